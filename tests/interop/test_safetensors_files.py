@@ -243,6 +243,16 @@ DEFECTS = {
     "a negative dimension": content({"v": entry(shape=(-2,))}, bytes(8)),
     "a dimension that is no whole number": content({"v": entry(shape=(2.0,))}, bytes(8)),
     "a dimension that is a truth": content({"v": entry(shape=(True, 2))}, bytes(8)),
+    "a dimension that is a truth, after one that equals it": content(
+        {"a": entry(shape=(1,), end=4), "v": entry(shape=(True,), begin=4)}, bytes(8)
+    ),
+    "a shape of lists inside each other": content(
+        b'{"v": {"dtype": "F32", "shape": ' + b"[" * 700 + b"]" * 700 + b', "data_offsets": [0, 8]}}', bytes(8)
+    ),
+    "a size beyond 64 bits": content({"v": entry("F64", shape=((1 << 63) - 1,), end=(1 << 63) - 1)}, bytes(8)),
+    "a place that is a truth": content({"v": entry("U8", (1,), False, True)}, bytes(1)),
+    "a place beyond 64 bits": content({"v": entry(begin=1 << 64, end=(1 << 64) + 8)}, bytes(8)),
+    "a place with three numbers": content({"v": {**entry(), "data_offsets": [0, 8, 8]}}, bytes(8)),
     "a shape of exabytes": content({"v": entry(shape=(1 << 31, 1 << 31, 1 << 31))}, bytes(8)),
     "a shape of too many dimensions": content({"v": entry(shape=(1,) * 300, end=4)}, bytes(4)),
     "a place that does not fit the shape": content({"v": entry(end=4)}, bytes(4)),
@@ -266,6 +276,23 @@ class TestHostileFiles:
         with pytest.raises((CorruptCheckpointError, UnsupportedError)) as caught:
             milepost.list_variables(path)
         assert caught.value.file == str(path)
+
+    @pytest.mark.parametrize(
+        ("wrong", "problem"),
+        [
+            (entry("F32", (3,), 16, 24), "do not fit its shape"),
+            (entry("F32", (-2,), 16, 24), "not the shape"),
+            (entry("F32", (2,), 16.0, 24), "not the offsets"),
+            (entry("F32", (2,), 12, 20), "overlap, or leave a gap"),
+            (5, "not the description"),
+        ],
+    )
+    def test_the_wrong_one_of_several_is_named(self, tmp_path, wrong, problem):
+        path = tmp_path / "model.safetensors"
+        path.write_bytes(content({"a": entry(), "b": entry(begin=8, end=16), "v": wrong}, bytes(24)))
+        with pytest.raises(CorruptCheckpointError, match=problem) as caught:
+            milepost.list_variables(path)
+        assert caught.value.key == "v"
 
     @pytest.mark.parametrize("dtype", ["F4", "F6_E2M3", "Q8", "", None, 3, ["F32"]])
     def test_an_unknown_element_type_is_refused_by_name(self, tmp_path, dtype):

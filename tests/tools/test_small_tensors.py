@@ -12,6 +12,7 @@ from milepost.tools.differences import Differences
 from milepost.tools.named import open_named
 from milepost.tools.small_tensors import SmallTensors, compare_small, differences_of
 from milepost.tools.statistics import Difference
+from milepost.tools.tensors import Tensors
 
 INF, NAN = np.inf, np.nan
 PAIRS = [
@@ -130,6 +131,58 @@ def test_many_are_read_with_few_calls(two, monkeypatch):
             monkeypatch.setattr(file, "read", lambda *place, read=read: calls.append(place) or read(*place))
         list(compare_small(*sides, *small))
     assert 0 < len(calls) < 50
+
+
+@pytest.fixture(params=["safetensors", "pt", "npz"])
+def converted(two, request):
+    """The same as files of another library, in which no tensor is text."""
+    paths = [f"{path}.{request.param}" for path in two]
+    for source, target in zip(two, paths, strict=True):
+        milepost.convert(source, target, ignore=["text"])
+    return paths
+
+
+def test_files_of_other_libraries(converted):
+    with open_named(converted[0]) as first, open_named(converted[1]) as second:
+        comparison = read_all(first, second)
+        together = {change.key: change.difference for change in comparison.changes()}
+        for old, new in map(comparison.rows, comparison.to_read().tolist()):
+            expected = comparison._difference(old, new)
+            found = together.pop(old.key, None)
+            assert (found is not None) == (expected.unequal > 0 or old.dtype is not new.dtype)
+            assert found is None or (found.count, found.unequal) == (expected.count, expected.unequal)
+            assert found is None or found.relative == pytest.approx(expected.relative)
+    assert not together
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "pt"])
+def test_small_tensors_of_other_libraries_are_read_together(two, ending):
+    milepost.convert(two[0], path := f"{two[0]}.{ending}", ignore=["text"])
+    with open_named(path) as reader:
+        tensors = Tensors(reader)
+        small = SmallTensors(reader, tensors)
+        places = np.flatnonzero(small.contains(np.arange(len(tensors.keys))))
+        assert len(places) > 200
+        read = [
+            np.frombuffer(data, tensors.specs[tensors.spec[place]].dtype.numpy)
+            for place, data in zip(places, small.read(places), strict=True)
+        ]
+        for place, found in zip(places.tolist(), read, strict=True):
+            assert found.tolist() == reader.read(tensors.keys[place]).reshape(-1).tolist()
+
+
+def test_a_damaged_one_of_pytorch_is_named(two):
+    milepost.convert(two[0], path := f"{two[0]}.pt", ignore=["text"])
+    with open_named(path) as reader:
+        _, _, offset = reader.extents(["a250"])
+    with open(path, "r+b") as file:
+        file.seek(int(offset[0]))
+        file.write(b"\xff")
+    with open_named(path) as reader:
+        small = SmallTensors(reader, Tensors(reader))
+        with pytest.raises(CorruptCheckpointError, match="checksum") as caught:
+            small.read(np.arange(len(reader.keys())))
+    assert (caught.value.key, caught.value.file) == ("a250", path)
 
 
 def test_a_damaged_one_is_named(two):

@@ -10,6 +10,7 @@ bytes can describe very many items, if lists hold the same list many times. An i
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -67,7 +68,10 @@ class Item:
         """The child of this name. It is made if there is none."""
         if self._children is None:
             self._children = {}
-        return self._children.setdefault(name, Item(key))
+        found = self._children.get(name)
+        if found is None:
+            found = self._children[name] = Item(key)
+        return found
 
     @property
     def has_value(self) -> bool:
@@ -101,6 +105,19 @@ def items_of(tree: Any, *, dotted: bool, keys: Mapping[str, str] = _NOTHING) -> 
         UnsupportedError: The tree has too many items, or is a single plain value.
     """
     return _Maker(tree, dotted=dotted, keys=keys).make()
+
+
+def is_flat(tree: Any) -> bool:
+    """Whether a tree is a dict of tensors by name, and within the limits.
+
+    Then each tensor has its name as key, so no items are needed to list the keys.
+    """
+    if type(tree) not in (dict, OrderedDict) or set(map(type, tree.values())) != {Stored}:
+        return False
+    if set(map(type, tree)) != {str}:
+        return False
+    names = "".join(tree)
+    return len(names) <= _MOST_CHARACTERS and len(tree) + names.count(".") <= _MOST
 
 
 class _Maker:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from milepost.bundle import index_path
+from milepost.collector import collection_paused
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign import orbax, orbax_layout
 from milepost.foreign.reader import ForeignReader
@@ -24,6 +25,7 @@ _INDEX: Final = ".index.json"
 _REMEDY: Final = "copy or download it again, or write it again with the library that made it"
 
 
+@collection_paused()
 def open_foreign(storage: Storage, path: str | os.PathLike[str]) -> ForeignReader | None:
     """Opens a file or directory of another library.
 

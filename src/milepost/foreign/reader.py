@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -14,8 +15,9 @@ from milepost.bundle.memory import Array, bytes_of, new_array
 from milepost.bundle.problems import no_such_key
 from milepost.bundle.slices import Box, index_of, ranges, start_of_run
 from milepost.bundle.transfer import read_chunks
+from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.items import Item, items_of, walked
+from milepost.foreign.items import Item, is_flat, items_of, walked
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
 from milepost.foreign.rebuilt import refusal
@@ -45,7 +47,6 @@ class ForeignReader:
 
     Attributes:
         prefix: The path.
-        root: The tree of everything in the file.
 
     Raises:
         CorruptCheckpointError: The tree has too many levels.
@@ -59,8 +60,12 @@ class ForeignReader:
         self._stored: dict[str, Stored] = {}
         self._plain: dict[str, Any] = {}
         self._objects: dict[str, Opaque] = {}
+        self._root: Item | None = None
+        if is_flat(file.tree):
+            self._stored.update(file.tree)
+            return
         try:
-            self.root: Item = items_of(file.tree, dotted=file.dotted)
+            self._root = items_of(file.tree, dotted=file.dotted)
         except MilepostError as error:
             file.close()
             raise error.with_context(file=self.prefix) from None
@@ -76,6 +81,13 @@ class ForeignReader:
                     described = packed(item.value, item.key, file.kind)
                     if len(described) == 1:
                         self._plain[item.key] = described[TEXT]
+
+    @property
+    def root(self) -> Item:
+        """The tree of everything in the file. That of a dict of tensors is made when it is asked for: a list of them needs none."""
+        if self._root is None:
+            self._root = items_of(self._file.tree, dotted=self._file.dotted)
+        return self._root
 
     @property
     def kind(self) -> str:
@@ -102,7 +114,9 @@ class ForeignReader:
     @property
     def stored_bytes(self) -> int:
         """How many bytes all tensors take if none of them share memory."""
-        return sum(stored.spec.nbytes for stored in self._stored.values())
+        specs = {id(stored.spec): stored.spec for stored in self._stored.values()}
+        counts = Counter(map(id, (stored.spec for stored in self._stored.values())))
+        return sum(specs[each].nbytes * count for each, count in counts.items())
 
     def checksums(self) -> tuple[int, int]:
         """How many tensors have checksums that were compared, and how many tensors there are. It is known after `verify`."""
@@ -120,6 +134,8 @@ class ForeignReader:
     @property
     def not_arrays(self) -> dict[str, str]:
         """What no array can hold, and what is no object of a class, by key: ``None``, and the empty ``[]``, ``()`` and ``{}``."""
+        if self._root is None:  # all are tensors
+            return {}
         known = self._stored.keys() | self._plain.keys() | self._objects.keys()
         found = {
             item.key: _shown(item.value)
@@ -141,7 +157,7 @@ class ForeignReader:
             UnsupportedError: Two values would have the same name.
         """
         tree, keys, left_out = renamed(self._file.tree, rename, dotted=self._file.dotted)
-        self.root = items_of(tree, dotted=self._file.dotted, keys=keys)
+        self._root = items_of(tree, dotted=self._file.dotted, keys=keys)
         for item in walked(self.root):
             known = self._stored.get(item.key) if isinstance(item.value, Stored) else self._plain.get(item.key)
             if (isinstance(item.value, Stored) or is_value(item.value)) and known is not item.value:
@@ -180,6 +196,46 @@ class ForeignReader:
 
     def keys(self) -> list[str]:
         return sorted([*self._stored, *self._plain])
+
+    def columns(self) -> tuple[list[str], list[TensorSpec], Column]:
+        """The keys of all values, sorted; element types and shapes that occur; and which of these each value has, -1 for plain values."""
+        keys = self.keys()
+        specs: list[TensorSpec] = []
+        numbers: dict[int, int] = {}
+        spec = np.full(len(keys), -1, np.int64)
+        for place, stored in enumerate(map(self._stored.get, keys)):
+            if stored is None:
+                continue
+            number = numbers.setdefault(id(stored.spec), len(specs))
+            if number == len(specs):
+                specs.append(stored.spec)
+            spec[place] = number
+        return keys, specs, spec
+
+    def extents(self, keys: Iterable[str]) -> tuple[list[ReadableFile], Column, Column]:
+        """Where values are, if they are in a file as in memory.
+
+        Args:
+            keys: The keys of some values.
+
+        Returns:
+            The files, and for each value which of these it is in, and its first byte there. The number of the file is -1 for a value that is
+            in none of them in this form.
+        """
+        files: list[ReadableFile] = []
+        numbers: dict[int, int] = {}
+        found: list[tuple[int, int]] = []
+        for stored in map(self._stored.get, keys):
+            extent = None if stored is None else self._file.extent(stored)
+            if extent is None:
+                found.append((-1, 0))
+                continue
+            number = numbers.setdefault(id(extent[0]), len(files))
+            if number == len(files):
+                files.append(extent[0])
+            found.append((number, extent[1]))
+        file, offset = np.array(found, np.int64).reshape(-1, 2).T
+        return files, file, offset
 
     def __contains__(self, key: object) -> bool:
         return key in self._stored or key in self._plain

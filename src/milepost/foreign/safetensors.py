@@ -18,12 +18,16 @@ from __future__ import annotations
 
 import reprlib
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
+from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.json_data import parse_object
-from milepost.foreign.shapes import are_counts, is_shape
+from milepost.foreign.shapes import is_shape, pairs_of_counts
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.storage import ReadableFile
@@ -101,7 +105,7 @@ class SafetensorsFile:
             swap_bytes(target, tensor.spec.dtype)
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
-        return self._file, tensor.place
+        return None if sys.byteorder == "big" else (self._file, tensor.place)
 
     def check(self, tensor: Stored) -> None:
         """Does nothing: the header was checked when the file was opened, and the format has no checksums."""
@@ -135,62 +139,95 @@ def _header(file: ReadableFile) -> tuple[dict[str, Any], int]:
 
 
 def _tensors(header: dict[str, Any], start: int, size: int) -> dict[str, Stored]:
-    tensors: dict[str, Stored] = {}
-    ranges = []
-    for name, entry in header.items():
-        if name == METADATA:
-            continue
+    """The tensors by name. What many have in common, such as a shape, is checked once, and the offsets are checked together."""
+    names = [name for name in header if name != METADATA]
+    entries = [header[name] for name in names]
+    kinds, kind = _kinds(names, entries)
+    begins, ends = _offsets(names, entries)
+    # no length is as small as the number that stands for a size beyond 64 bits
+    sizes = np.array([spec.nbytes if spec.nbytes < _MOST else -_MOST for spec, _ in kinds] or [0], np.int64)[kind]
+    for place in np.flatnonzero(ends - begins != sizes)[:1].tolist():
+        spec, _ = kinds[kind[place]]
+        raise CorruptCheckpointError(
+            "the offsets of a tensor do not fit its shape",
+            key=names[place],
+            expected=f"{spec.nbytes} bytes for {spec}",
+            found=int(ends[place]) - int(begins[place]),
+        )
+    _check_order(names, begins, ends, start, size)
+    places = zip(names, kind.tolist(), (begins + start).tolist(), strict=True)
+    return {name: Stored(kinds[number][0], place, kinds[number][1]) for name, number, place in places}
+
+
+def _kinds(names: Sequence[str], entries: Sequence[Any]) -> tuple[list[tuple[TensorSpec, str]], Column]:
+    """The specs and local names that occur, and for each tensor which of them is its own."""
+    found: list[tuple[TensorSpec, str]] = []
+    numbers: dict[str, int] = {}
+    kind = np.zeros(len(entries), np.int64)
+    for place, (name, entry) in enumerate(zip(names, entries, strict=True)):
+        if not isinstance(entry, dict):
+            raise CorruptCheckpointError("this is not the description of a tensor", key=name, found=reprlib.repr(entry))
+        dtype, shape = entry.get("dtype"), entry.get("shape")
         try:
-            tensor, length = _tensor(entry, start)
-        except MilepostError as error:
-            raise error.with_context(key=name) from None
-        tensors[name] = tensor
-        ranges.append((tensor.place, tensor.place + length, name))
-    end = start
-    for begin, stop, name in sorted(ranges):
-        if begin != end:
-            raise CorruptCheckpointError(
-                "tensors of a safetensors file overlap, or leave a gap",
-                key=name,
-                expected=f"a tensor that begins at byte {end - start} of the data",
-                found=begin - start,
-            )
-        end = stop
+            text = f"{dtype!r}{shape}"  # in which 1 is not taken for true, which equals it
+        except RecursionError:  # lists inside each other, which are no shape
+            text = ""
+        number = numbers.get(text)
+        if number is None:
+            try:
+                found.append(_spec(dtype, shape))
+            except MilepostError as error:
+                raise error.with_context(key=name) from None
+            number = numbers[text] = len(numbers)
+        kind[place] = number
+    return found, kind
+
+
+def _spec(dtype: Any, shape: Any) -> tuple[TensorSpec, str]:
+    """The spec and the local name of a tensor."""
+    if not is_shape(shape, list, longest=_MOST_DIMENSIONS, below=_MOST):
+        raise CorruptCheckpointError("this is not the shape of a tensor", found=reprlib.repr(shape))
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return TensorSpec(DType.of(DTYPES[dtype]), tuple(shape)), VARIABLE_VALUE
+    if isinstance(dtype, str) and dtype in _BYTES:
+        return raw_bytes(_BYTES[dtype], 1, tuple(shape))
+    raise UnsupportedError(
+        "milepost cannot read this element type of safetensors",
+        expected="one of " + ", ".join([*DTYPES, *_BYTES]),
+        found=reprlib.repr(dtype),
+        remedy="load the file with the library safetensors, convert the tensor, and save it again",
+    )
+
+
+def _offsets(names: Sequence[str], entries: Sequence[Any]) -> tuple[Column, Column]:
+    """Where each tensor begins and ends in the data."""
+    offsets = [entry.get("data_offsets") for entry in entries]
+    found = pairs_of_counts(offsets, below=_MOST)
+    if isinstance(found, int):
+        raise CorruptCheckpointError(
+            "these are not the offsets of a tensor",
+            key=names[found],
+            expected="[begin, end]",
+            found=reprlib.repr(offsets[found]),
+        )
+    return found[:, 0], found[:, 1]
+
+
+def _check_order(names: Sequence[str], begins: Column, ends: Column, start: int, size: int) -> None:
+    """Checks that tensors follow each other without gaps, and that the file ends with the last of them."""
+    order = np.lexsort((ends, begins))
+    expected = np.concatenate((np.zeros(1, np.int64), ends[order]))
+    for number in np.flatnonzero(begins[order] != expected[:-1])[:1].tolist():
+        raise CorruptCheckpointError(
+            "tensors of a safetensors file overlap, or leave a gap",
+            key=names[order[number]],
+            expected=f"a tensor that begins at byte {expected[number]} of the data",
+            found=int(begins[order[number]]),
+        )
+    end = start + int(expected[-1])
     if end != size:
         raise CorruptCheckpointError(
             "the safetensors file is truncated" if end > size else "the safetensors file is longer than its tensors",
             expected=f"{end} bytes",
             found=f"{size} bytes",
         )
-    return tensors
-
-
-def _tensor(entry: Any, start: int) -> tuple[Stored, int]:
-    """A tensor, and how many bytes it has."""
-    if not isinstance(entry, dict):
-        raise CorruptCheckpointError("this is not the description of a tensor", found=reprlib.repr(entry))
-    name, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
-    if not is_shape(shape, list, longest=_MOST_DIMENSIONS, below=_MOST):
-        raise CorruptCheckpointError("this is not the shape of a tensor", found=reprlib.repr(shape))
-    if not are_counts(offsets, list, longest=2, below=_MOST) or len(offsets) != 2:
-        raise CorruptCheckpointError(
-            "these are not the offsets of a tensor", expected="[begin, end]", found=reprlib.repr(offsets)
-        )
-    local = VARIABLE_VALUE
-    if isinstance(name, str) and name in DTYPES:
-        spec = TensorSpec(DType.of(DTYPES[name]), tuple(shape))
-    elif isinstance(name, str) and name in _BYTES:
-        spec, local = raw_bytes(_BYTES[name], 1, tuple(shape))
-    else:
-        raise UnsupportedError(
-            "milepost cannot read this element type of safetensors",
-            expected="one of " + ", ".join([*DTYPES, *_BYTES]),
-            found=reprlib.repr(name),
-            remedy="load the file with the library safetensors, convert the tensor, and save it again",
-        )
-    length = offsets[1] - offsets[0]
-    if length != spec.nbytes:
-        raise CorruptCheckpointError(
-            "the offsets of a tensor do not fit its shape", expected=f"{spec.nbytes} bytes for {spec}", found=length
-        )
-    return Stored(spec, start + offsets[0], local), length

@@ -6,7 +6,11 @@ The checks are made before anything is computed with the numbers. So a file cann
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final, TypeGuard, TypeVar
+
+import numpy as np
 
 MOST_DIMENSIONS: Final = 64
 """The limit of NumPy and of PyTorch on the dimensions of an array."""
@@ -47,3 +51,25 @@ def is_shape(
     """
     # the product takes time in proportion to the square of the length, so the length is checked first
     return are_counts(value, kind, longest=longest, below=below) and math.prod(each for each in value if each) < below
+
+
+def pairs_of_counts(values: Sequence[Any], *, below: int = _MOST) -> Any:
+    """Many values that must be lists of two lengths or positions, as rows of an array; or the place of the first that is not.
+
+    Args:
+        values: The values.
+        below: A number that is greater than each length or position, at most 2**63.
+
+    Example:
+        >>> pairs_of_counts([[0, 8], [8, 12]]).tolist(), pairs_of_counts([[0, 8], [8, True]])
+        ([[0, 8], [8, 12]], 1)
+    """
+    if set(map(type, values)) <= {list} and set(map(len, values)) <= {2}:
+        numbers = list(chain.from_iterable(values))
+        if set(map(type, numbers)) <= {int} and min(numbers, default=0) >= 0 and max(numbers, default=0) < below:
+            return np.array(numbers, np.int64).reshape(-1, 2)
+    return next(
+        place
+        for place, value in enumerate(values)
+        if not are_counts(value, list, longest=2, below=below) or len(value) != 2
+    )

@@ -24,7 +24,7 @@ from milepost.engine.foreign_restore import WHOLE
 from milepost.engine.translation import Translation
 from milepost.foreign import ForeignReader
 from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, tensor_key, unescape
-from milepost.tools.terminal import named
+from milepost.tools.terminal import all_named, named
 
 ROOT: Final = tensor_key("", VARIABLE_VALUE)
 """The key of a value that has no name: that of the root."""
@@ -42,6 +42,15 @@ def printed(key: str, reader: BundleReader) -> str:
     if isinstance(reader, ForeignReader):
         return WHOLE if key == ROOT else named(key)
     return named(key) if key else _THE_ROOT
+
+
+def all_printed(keys: Sequence[str], reader: BundleReader) -> list[str]:
+    """Very many keys as `printed` gives them."""
+    found = all_named(keys)
+    unnamed = ROOT if isinstance(reader, ForeignReader) else ""
+    if unnamed in keys:
+        found[keys.index(unnamed)] = printed(unnamed, reader)
+    return found
 
 
 def typed(text: str, names: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from milepost.bundle.reader import IndexedReader
 from milepost.coding.crc32c import crc32c, masked_each
 from milepost.coding.varints import Column
 from milepost.errors import MilepostError
+from milepost.foreign import ForeignReader
 from milepost.storage import ReadableFile
 from milepost.tensor import DType
 from milepost.tools.blocks import norms_of
@@ -49,11 +50,14 @@ class SmallTensors:
         self._reader = reader
         self._tensors = tensors
         self._files: dict[int, ReadableFile] = {}
+        self._shard, self._offset, is_plain = tensors.shard, tensors.offset, tensors.is_plain
+        if isinstance(reader, ForeignReader):
+            files, self._shard, self._offset = reader.extents(tensors.keys)
+            self._files = dict(enumerate(files))
+            is_plain = self._shard >= 0
         is_numeric_spec = np.array([*(is_numeric(spec.dtype) for spec in tensors.specs), False])
-        self._is_small = (
-            tensors.is_plain & (tensors.size > 0) & (tensors.size <= _SMALL) & is_numeric_spec[tensors.spec]
-        )
-        if not isinstance(reader, IndexedReader) or reader.is_swapped:
+        self._is_small = is_plain & (tensors.size > 0) & (tensors.size <= _SMALL) & is_numeric_spec[tensors.spec]
+        if isinstance(reader, IndexedReader) and reader.is_swapped:
             self._is_small[:] = False
 
     def contains(self, places: Column) -> Any:
@@ -80,26 +84,30 @@ class SmallTensors:
             MilepostError: As for `BundleReader.read`.
         """
         tensors = self._tensors
-        by_file = np.lexsort((tensors.offset[places], tensors.shard[places]))
+        by_file = np.lexsort((self._offset[places], self._shard[places]))
         order = places[by_file]
-        shards, starts = tensors.shard[order], tensors.offset[order]
+        shards, starts = self._shard[order], self._offset[order]
         ends = starts + tensors.size[order]
         is_apart = (shards[1:] != shards[:-1]) | (starts[1:] - ends[:-1] > _GAP) | (starts[1:] < ends[:-1])
         is_apart |= starts[1:] // _JOINED != starts[:-1] // _JOINED
         found: list[bytes] = []
         for group in np.split(order, np.flatnonzero(is_apart) + 1):
             found += self._read_group(group)
-        for number in np.flatnonzero(masked_each(found) != tensors.crc[order]).tolist():
-            place = int(order[number])
-            path, expected = self._file(place).path, int(tensors.crc[place])
-            raise wrong_checksum(tensors.keys[place], path, int(starts[number]), expected, crc32c(found[number]))
+        if isinstance(self._reader, ForeignReader):
+            for place in order.tolist():
+                self._reader.check(tensors.keys[place])
+        else:
+            for number in np.flatnonzero(masked_each(found) != tensors.crc[order]).tolist():
+                place = int(order[number])
+                path, expected = self._file(place).path, int(tensors.crc[place])
+                raise wrong_checksum(tensors.keys[place], path, int(starts[number]), expected, crc32c(found[number]))
         if not (np.diff(by_file) == 1).all():
             found = [found[number] for number in np.argsort(by_file).tolist()]
         return found
 
     def _read_group(self, group: Column) -> list[bytes]:
         """Reads neighbours in one go."""
-        sizes, offsets = self._tensors.size[group], self._tensors.offset[group]
+        sizes, offsets = self._tensors.size[group], self._offset[group]
         file, start, end = self._file(int(group[0])), int(offsets[0]), int(offsets[-1] + sizes[-1])
         if end > file.size:
             for place in group.tolist():
@@ -109,7 +117,7 @@ class SmallTensors:
         try:
             data = file.read(start, end - start)
         except MilepostError as error:
-            raise error.with_context(key=self._tensors.keys[group[0]]) from None
+            raise error.with_context(key=self._tensors.keys[group[0]], file=file.path) from None
         if (count := counter()) is not None:
             count(int(sizes.sum()))
         begins = offsets - start
@@ -117,7 +125,7 @@ class SmallTensors:
 
     def _file(self, place: int) -> ReadableFile:
         """The data file of a tensor."""
-        shard = int(self._tensors.shard[place])
+        shard = int(self._shard[place])
         if shard not in self._files:
             extent = self._reader.extent(self._tensors.keys[place])
             assert extent is not None, "these tensors have one"

@@ -83,7 +83,7 @@ class Tensors:
         pieces: As in `Row`, for those with more than one, by position.
         crc: The masked checksum of all of the tensor; 0 if there is none.
         offset: The first byte in the data file, if the tensor is plain.
-        is_plain: Whether the tensor is one run of bytes, of which the columns say all.
+        is_plain: Whether the tensor is one run of bytes in a data file of a checkpoint, of which the columns say all.
         none: The number of None in ``specs``; -1 if no tensor stands for it.
         texts: Each of ``specs`` as text.
 
@@ -103,11 +103,18 @@ class Tensors:
             self.spec, self.size = numbers[columns.spec], columns.size.copy()
             self.shard, self.crc, self.offset = columns.shard.copy(), columns.crc.copy(), columns.offset
             others = columns.others
+        elif isinstance(reader, ForeignReader):
+            self.keys, specs, spec = reader.columns()
+            self.spec = np.array([*map(self._number, specs), -1], np.int64)[spec]
+            self.size = np.array([*(each.nbytes for each in self.specs), 0], np.int64)[self.spec]
+            self.crc, self.offset = np.zeros((2, len(self.keys)), np.int64)
+            self.shard = np.full(len(self.keys), -1, np.int64)
+            others = np.flatnonzero(spec < 0).tolist()
         else:
             self.keys = sorted(reader.keys())
             self.spec, self.size, self.shard, self.crc, self.offset = np.zeros((5, len(self.keys)), np.int64)
             others = list(range(len(self.keys)))
-        self.is_plain = np.ones(len(self.keys), bool)
+        self.is_plain = np.full(len(self.keys), isinstance(reader, IndexedReader))
         self.is_plain[others] = False
         for place in others:
             self._add(reader, place)

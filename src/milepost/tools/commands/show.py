@@ -19,7 +19,7 @@ from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
 from milepost.tools.fitting import Column
 from milepost.tools.named import kind_of, open_named
-from milepost.tools.names import ROOT, nameless, printed
+from milepost.tools.names import ROOT, all_printed, nameless, printed
 from milepost.tools.statistics import Statistics, bars, histogram_of, is_numeric, statistics_of
 from milepost.tools.tensors import Row, row_of, rows_of, selected
 from milepost.tools.terminal import (
@@ -32,6 +32,7 @@ from milepost.tools.terminal import (
     progress,
     shown,
     table,
+    table_of_columns,
     terminal_width,
 )
 from milepost.tools.tree import folded, tree_of
@@ -143,10 +144,10 @@ def _print_rows(reader: BundleReader, rows: list[Row], options: argparse.Namespa
     columns += [Column("SHARD", right=True, spare=1)] if has_shards else []
     is_terminal = is_drawn()
     if options.flat or not (options.tree or options.depth is not None or is_terminal):
-        cells = [
-            [row.spec, str(row.size), *([_shard(row)] if has_shards else []), printed(row.key, reader)] for row in rows
-        ]
-        table([*columns, Column("KEY", style="cyan", folds=True)], cells)
+        shards = [[_shard(row) for row in rows]] if has_shards else []
+        keys = all_printed([row.key for row in rows], reader)
+        listed = [[row.spec for row in rows], [str(row.size) for row in rows], *shards, keys]
+        table_of_columns([*columns, Column("KEY", style="cyan", folds=True)], listed)
         return
     tree = tree_of(rows)
     lines = folded(tree, options.depth, _MOST_LINES if is_terminal else None)

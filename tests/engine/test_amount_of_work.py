@@ -40,13 +40,13 @@ CALLS = {
 
 BYTES = {
     "arrays, save": 590,
-    "arrays, restore": 1360,
+    "arrays, restore": 1340,
     "numbers, save": 620,
-    "numbers, restore": 1130,
+    "numbers, restore": 1090,
     "variables, save": 605,
-    "variables, restore": 1210,
+    "variables, restore": 1180,
     "parameters, save": 800,
-    "parameters, restore": 1450,
+    "parameters, restore": 1425,
     "jax arrays, save": 1145,
     "jax arrays, restore": 2600,
 }

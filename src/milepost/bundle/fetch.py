@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -36,6 +36,8 @@ _JOINED: Final = 2 << 20
 """The most bytes that are read together."""
 _GAP: Final = 4 << 10
 """The most bytes between two tensors that are faster to read than to skip."""
+_TOGETHER: Final = 512
+"""Small tensors of which the checksums are computed together. With more of them, their parts take more memory, and hardly less time."""
 _FEW: Final = 16
 """Tensors of which the checksums are compared faster one by one."""
 _PYTHON_BOUND: Final = 8 << 10
@@ -92,7 +94,8 @@ class Fetch:
         # By ticket. There are several lists instead of one of tuples, because the garbage collector visits every tuple.
         self._keys: list[str] = []
         self._destinations: list[Array | None] = []
-        self._entries: dict[int, Entry] = {}
+        self._entries: list[Any] = []
+        """The entry of each, or None where the tensor is not one run of bytes."""
         self._boxes: dict[int, TensorSlice] = {}
         # The arrays to deliver from memory, the small tensors to deliver from memory or read again, and the large ones to read again.
         self._kept: dict[int, Array] = {}
@@ -130,7 +133,7 @@ class Fetch:
         if not self._keys:
             self._verified = True
             return
-        for earlier in (self._entries, self._kept, self._groups, self._spans, self._others):
+        for earlier in (self._kept, self._groups, self._spans, self._others):
             earlier.clear()
         self._count = counter()
         near: defaultdict[ReadableFile, list[int]] = defaultdict(list)
@@ -138,6 +141,7 @@ class Fetch:
         others: list[int] = []
         extent = self._reader.extent
         boxes = self._boxes
+        entries = self._entries = [None] * len(self._keys)
         for ticket, key in enumerate(self._keys):
             place = extent(key) if ticket not in boxes else None
             # an empty tensor need not be read, but may have a shape that no array can have
@@ -145,7 +149,7 @@ class Fetch:
                 others.append(ticket)
                 continue
             file, entry = place
-            self._entries[ticket] = entry
+            entries[ticket] = entry
             destination = self._destinations[ticket]
             if destination is not None:
                 _check_destination(key, destination, entry.dtype.numpy, entry.shape)
@@ -261,17 +265,18 @@ class Fetch:
             raise error.with_context(key=self._keys[group.tickets[0]]) from None
         if self._count is not None:
             self._count(group.stop - group.start)
-        start = group.start
-        entries = [self._entries[ticket] for ticket in group.tickets]
-        view = memoryview(data)
-        parts = [
-            (data if size <= _TINY else view)[offset - start : offset - start + size]
-            for _, _, _, offset, size, _, _ in entries
-        ]
-        crcs = masked_each(parts).tolist() if len(parts) > _FEW else [mask(crc32c(part)) for part in parts]
-        for ticket, crc, (_, _, _, offset, _, expected, _) in zip(group.tickets, crcs, entries, strict=True):
-            if crc != expected:
-                raise wrong_checksum(self._keys[ticket], file.path, offset, expected, unmask(crc))
+        start, view = group.start, memoryview(data)
+        for first in range(0, len(group.tickets), _TOGETHER):
+            tickets = group.tickets[first : first + _TOGETHER]
+            entries = [self._entries[ticket] for ticket in tickets]
+            parts = [
+                (data if size <= _TINY else view)[offset - start : offset - start + size]
+                for _, _, _, offset, size, _, _ in entries
+            ]
+            crcs = masked_each(parts).tolist() if len(parts) > _FEW else [mask(crc32c(part)) for part in parts]
+            for ticket, crc, (_, _, _, offset, _, expected, _) in zip(tickets, crcs, entries, strict=True):
+                if crc != expected:
+                    raise wrong_checksum(self._keys[ticket], file.path, offset, expected, unmask(crc))
         return data
 
     def _verify_other(self, ticket: int) -> None:

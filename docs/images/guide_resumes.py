@@ -23,7 +23,8 @@ import milepost
 HERE = Path(__file__).resolve().parent
 STEPS, STOP = 100, 50
 Losses = list[float]
-COLOURS = {"never stopped": "#8a8f98", "tf.train.Checkpoint": "#d1495b", "milepost": "#2a7f62"}
+LINES = {"never stopped": ("#ccd1d9", 9), "tf.train.Checkpoint": ("#d1495b", 4), "milepost": ("#14603f", 1.8)}
+"""Colour and width of each line. A line is narrower than those below it, so that equal losses hide none."""
 
 
 class Net(tf.keras.Model):
@@ -101,18 +102,18 @@ def table(losses: dict[str, Losses]) -> str:
 
 def chart(losses: dict[str, Losses]) -> str:
     """The same as a picture."""
-    width, height, left, bottom = 720, 300, 50, 40
+    width, height, left, right, bottom = 720, 300, 50, 20, 40
     top = max(max(each) for each in losses.values())
 
     def point(step: int, loss: float) -> str:
-        x = left + (width - left - 10) * step / STEPS
+        x = left + (width - left - right) * step / STEPS
         return f"{x:.1f},{(height - bottom) - (height - bottom - 30) * loss / top:.1f}"
 
     stop = point(STOP, 0).split(",")[0]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        f'<path d="M{left} 20V{height - bottom}H{width - 10}" fill="none" stroke="#444"/>',
+        f'<path d="M{left} 20V{height - bottom}H{width - right}" fill="none" stroke="#444"/>',
         f'<path d="M{stop} 20V{height - bottom}" stroke="#bbb" stroke-dasharray="4 4"/>',
         f'<text x="{stop}" y="16" text-anchor="middle" fill="#444">restored into fresh objects</text>',
         f'<text x="{left - 6}" y="24" text-anchor="end" fill="#444">{top:.0f}</text>',
@@ -125,11 +126,12 @@ def chart(losses: dict[str, Losses]) -> str:
         parts.append(f'<text x="{x}" y="{height - bottom + 16}" text-anchor="middle" fill="#444">{tick}</text>')
     for number, (name, each) in enumerate(losses.items()):
         points = " ".join(point(step, loss) for step, loss in enumerate(each, 1))
-        style = f'stroke="{COLOURS[name]}" stroke-width="{4 if number == 0 else 1.8}"'
-        parts.append(f'<polyline points="{points}" fill="none" {style} stroke-linejoin="round"/>')
-        parts.append(
-            f'<text x="{width - 170}" y="{40 + 18 * number}" fill="{COLOURS[name]}" font-weight="bold">{name}</text>'
-        )
+        colour, thickness = LINES[name]
+        style = f'fill="none" stroke="{colour}" stroke-width="{thickness}"'
+        parts.append(f'<polyline points="{points}" {style} stroke-linejoin="round"/>')
+        left_end, y = width - 180, 40 + 18 * number
+        parts.append(f'<path d="M{left_end} {y - 4}h30" {style}/>')
+        parts.append(f'<text x="{left_end + 40}" y="{y}" fill="#444">{name}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

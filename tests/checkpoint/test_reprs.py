@@ -220,6 +220,31 @@ def test_a_table_in_a_notebook_has_a_few_rows(tmp_path):
     assert "and 71 more" in table, "100 values and the object graph"
 
 
+def test_a_table_in_a_notebook_has_no_empty_column(run):
+    manager, _ = run
+    report = Checkpoint(net=Net()).restore(manager.latest_checkpoint).expect_partial().report()
+    assert "|outcome|key|saved|live|" in cells(report)
+    assert "|note|" not in cells(report)
+
+
+def test_a_table_in_a_notebook_without_rows_is_a_heading(tmp_path):
+    manager = CheckpointManager(Checkpoint(), tmp_path, 3)
+    assert "0 checkpoints" in cells(manager)
+    assert "<table>" not in manager._repr_html_()
+
+
+def test_only_long_names_are_divided_in_a_notebook(tmp_path):
+    path = Checkpoint(v=Variable(0), **{"w" * 100: Variable(0)}).write(tmp_path / "ckpt")
+    divided = re.findall(r'overflow-wrap:anywhere">(\w+)', milepost.load_checkpoint(path)._repr_html_())
+    assert divided == ["w" * 100]
+
+
+def test_names_are_no_formulas_in_a_notebook(tmp_path):
+    """A notebook looks for formulas between dollar signs, unless these classes tell its MathJax not to."""
+    path = Checkpoint(**{"$x$": Variable(0)}).write(tmp_path / "ckpt")
+    assert milepost.load_checkpoint(path)._repr_html_().startswith('<div class="tex2jax_ignore mathjax_ignore">')
+
+
 def test_names_are_no_markup_in_a_notebook(tmp_path):
     evil = "</td><script>alert(1)</script>\x1b\u202e"
     path = Checkpoint(**{evil: Variable(0)}).write(tmp_path / "ckpt")

@@ -24,7 +24,8 @@ _MOST_ELEMENTS: Final = 100
 MOST_ROWS: Final = 30
 """Rows of a table in a notebook."""
 _LONGEST_CELL: Final = 200
-_LEFT: Final = 'style="text-align:left"'
+_NO_FORMULAS: Final = "tex2jax_ignore mathjax_ignore"
+"""The classes of an element in which MathJax 2 and 3 look for no formulas, as notebooks do between dollar signs."""
 
 
 def shortened(text: str, most: int = _LONGEST) -> str:
@@ -148,28 +149,51 @@ def moment(timestamp: float) -> str:
 
 
 def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]], count: int) -> str:
-    """A table for a notebook. Names are text in it, never markup.
+    """A table for a notebook. Names are text in it, never markup or formulas. Columns without text are left out.
 
     Args:
         heading: The heading of the table.
         columns: The headings of the columns.
         rows: The cells. Those after the first 30 rows are not asked for.
-        count: How many rows there are.
+        count: How many rows there are. Without any, only the heading is shown.
 
     Example:
-        >>> html_table("<b>", ["key"], [["v<script>"]], 1)
-        '<div><p>&lt;b&gt;</p><table><thead><tr><th style="text-align:left">key</th></tr></thead><tbody><tr><td style="text-align:left">v&lt;script&gt;</td></tr></tbody></table></div>'
+        >>> print(html_table("<b>", ["key", "note"], [["v<script>", ""]], 1).replace("><", ">\\n<"))
+        <div class="tex2jax_ignore mathjax_ignore">
+        <p>&lt;b&gt;</p>
+        <table>
+        <thead>
+        <tr>
+        <th style="text-align:left">key</th>
+        </tr>
+        </thead>
+        <tbody>
+        <tr>
+        <td style="text-align:left">v&lt;script&gt;</td>
+        </tr>
+        </tbody>
+        </table>
+        </div>
     """
+    body = list(islice(rows, MOST_ROWS))
+    filled = [place for place in range(len(columns)) if any(row[place] for row in body)]
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        texts = (escape(shortened(cell, _LONGEST_CELL)) for cell in cells)
-        # notebooks put text at the right end of a cell otherwise
-        return f"<tr>{''.join(f'<{tag} {_LEFT}>{text}</{tag}>' for text in texts)}</tr>"
+        return f"<tr>{''.join(_html_cell(tag, cells[place]) for place in filled)}</tr>"
 
-    body = "".join(line("td", row) for row in islice(rows, MOST_ROWS))
+    table = ""
+    if body:
+        lines = "".join(line("td", row) for row in body)
+        table = f"<table><thead>{line('th', columns)}</thead><tbody>{lines}</tbody></table>"
     more = f"<p>and {count - MOST_ROWS:,} more</p>" if count > MOST_ROWS else ""
     head = f"<p>{escape(shortened(heading, _LONGEST_VALUE))}</p>"
-    return f"<div>{head}<table><thead>{line('th', columns)}</thead><tbody>{body}</tbody></table>{more}</div>"
+    return f'<div class="{_NO_FORMULAS}">{head}{table}{more}</div>'
+
+
+def _html_cell(tag: str, text: str) -> str:
+    # notebooks put text at the right end of a cell otherwise, and what does not fit out of sight
+    style = "text-align:left" + (";overflow-wrap:anywhere" if len(text) > _LONGEST else "")
+    return f'<{tag} style="{style}">{escape(shortened(text, _LONGEST_CELL))}</{tag}>'
 
 
 def of_variable(name: str | None, shape: Any, dtype: Any, array: np.ndarray[Any, Any]) -> str:

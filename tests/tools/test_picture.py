@@ -229,6 +229,36 @@ def test_names_of_edges_that_arrive_together_stand_apart():
             assert x2 - x1 >= (w1 + w2) / 2
 
 
+SLOTS = ObjectGraph(
+    (
+        Node((Edge("net", 1), Edge("optimizer", 2))),
+        Node((Edge("encoder", 3), Edge("head", 4))),
+        Node(slots=tuple(SlotReference(5 + n, "momentum", 9 + n) for n in range(4))),
+        *(Node((Edge("kernel", first), Edge("bias", first + 1))) for first in (5, 7)),
+        *[Node(values=value("v"))] * 8,
+    )
+)
+
+
+def test_the_two_names_of_a_slot_variable_stand_apart():
+    root = ET.fromstring(to_svg(picture_of(SLOTS, {}), "t"))
+    texts = [t for g in root.iter(SVG + "g") if g.get("class") == "edge-name" for t in g.iter(SVG + "text")]
+    places = [(float(t.get("x")), float(t.get("y"))) for t in texts if t.text == "momentum"]
+    assert len(places) == 8
+    for (x1, y1), (x2, y2) in itertools.combinations(places, 2):
+        assert abs(x1 - x2) >= len("momentum") * 5 or abs(y1 - y2) >= 11
+
+
+def test_no_edge_leaves_the_picture():
+    """The edge to the last slot variable goes around everything else."""
+    text = to_svg(picture_of(SLOTS, {"v": "float32[8]"}), "t")
+    width = float(re.search(r' width="(\d+)"', text)[1])
+    paths = re.findall(r'<path d="(M[^"]*)" marker-end', text)
+    across = [float(x) for path in paths for x, _ in re.findall(r"([-\d.]+) ([-\d.]+)", path)]
+    assert min(across) > 0
+    assert max(across) < width - 10
+
+
 edges = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25)
 
 

@@ -20,7 +20,10 @@ _GAP: Final = 22.0
 _GAP_SIDEWAYS: Final = 9.0
 _CURVE: Final = 56.0
 """Room for the curves between two columns, beside the names of edges."""
-_LABEL_AT: Final = 0.7
+_LABEL_AT: Final = (0.7, 0.45, 0.2)
+"""Where on its edge a name may be, the best place first: near the end, where the edges of one node have gone apart."""
+_LINE: Final = 12.0
+"""The height of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ def _downwards(widths: Sequence[float], edges: Sequence[tuple[int, int, float]])
     points = [(MARGIN + across, MARGIN + HEIGHT / 2 + row * _ROW) for across, row in placement.nodes]
     routes: list[list[Point] | None] = []
     labels: list[Point] = []
-    for (source, target, _), bends in zip(edges, placement.routes, strict=True):
+    arrived: dict[int, list[tuple[Point, float]]] = {}
+    for (source, target, name), bends in zip(edges, placement.routes, strict=True):
         (x1, y1), (x2, y2) = points[source], points[target]
         if y2 <= y1:
             routes.append(None)
@@ -74,10 +78,10 @@ def _downwards(widths: Sequence[float], edges: Sequence[tuple[int, int, float]])
         between = [(MARGIN + across, MARGIN + HEIGHT / 2 + row * _ROW) for across, row in bends]
         route = [(x1, y1 + HEIGHT / 2), *between, (x2, y2 - HEIGHT / 2)]
         routes.append(route)
-        # Nearer to the end, where the edges of one node have gone apart.
-        (xa, ya), (xb, yb) = route[-2:]
-        labels.append((_along(xa, xa, xb, xb), _along(ya, (ya + yb) / 2, (ya + yb) / 2, yb) + 4))
-    width = max(x + w / 2 for (x, _), w in zip(points, widths, strict=True)) + MARGIN
+        labels.append(_free(route[-2], route[-1], name, arrived.setdefault(target, [])))
+        arrived[target].append((labels[-1], name))
+    bent = [x for route in routes if route for x, _ in route]
+    width = max([*bent, *(x + w / 2 for (x, _), w in zip(points, widths, strict=True))]) + MARGIN
     return Sheet(points, routes, labels, width, max(y for _, y in points) + HEIGHT / 2 + MARGIN, False)
 
 
@@ -169,7 +173,20 @@ def _to_the_right(start: Point, end: Point) -> str:
     return f" C{middle:.1f} {start[1]:.1f} {middle:.1f} {end[1]:.1f} {turn:.1f} {end[1]:.1f} L{end[0]:.1f} {end[1]:.1f}"
 
 
-def _along(a: float, b: float, c: float, d: float) -> float:
-    """A coordinate of the point on a cubic curve where its label goes."""
-    t, u = _LABEL_AT, 1 - _LABEL_AT
+def _free(start: Point, end: Point, width: float, others: Sequence[tuple[Point, float]]) -> Point:
+    """A place for a name on the last curve of an edge, apart from the names of other edges that arrive at the same node."""
+    middle = (start[1] + end[1]) / 2
+    places = [
+        (_along(at, start[0], start[0], end[0], end[0]), _along(at, start[1], middle, middle, end[1]) + 4)
+        for at in _LABEL_AT
+    ]
+    for x, y in places:
+        if all(abs(x - a) >= (width + w) / 2 or abs(y - b) >= _LINE for (a, b), w in others):
+            return x, y
+    return places[0]
+
+
+def _along(t: float, a: float, b: float, c: float, d: float) -> float:
+    """A coordinate of the point at ``t`` on a cubic curve."""
+    u = 1 - t
     return u**3 * a + 3 * u**2 * t * b + 3 * u * t**2 * c + t**3 * d

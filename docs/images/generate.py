@@ -22,8 +22,9 @@ def generate() -> None:
     part = milepost.Checkpoint(net=milepost.Checkpoint(l1=layer))
     part.restore("./tf_ckpts/ckpt-1").expect_partial()
     part.write("./bias_alone")
-    main(["graph", "./tf_ckpts/ckpt-1", "-o", str(HERE / "whole_checkpoint.svg")])
-    main(["graph", "./bias_alone", "-o", str(HERE / "partial_checkpoint.svg")])
+    for path, name in (("./tf_ckpts/ckpt-1", "whole_checkpoint.svg"), ("./bias_alone", "partial_checkpoint.svg")):
+        if main(["graph", path, "-o", str(HERE / name), "--overwrite"]):
+            raise SystemExit(f"{name} was not drawn")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ _MOST_ELEMENTS: Final = 100
 MOST_ROWS: Final = 30
 """Rows of a table in a notebook."""
 _LONGEST_CELL: Final = 200
+_LONGEST_LINE: Final = 100
+"""Letters of a cell that a notebook does not divide; of what it divides, a letter may be alone in the last line."""
 _NO_FORMULAS: Final = "tex2jax_ignore mathjax_ignore"
 """The classes of an element in which MathJax 2 and 3 look for no formulas, as notebooks do between dollar signs."""
 
@@ -192,7 +194,7 @@ def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str
 
 def _html_cell(tag: str, text: str) -> str:
     # notebooks put text at the right end of a cell otherwise, and what does not fit out of sight
-    style = "text-align:left" + (";overflow-wrap:anywhere" if len(text) > _LONGEST else "")
+    style = "text-align:left" + (";overflow-wrap:anywhere" if len(text) > _LONGEST_LINE else "")
     return f'<{tag} style="{style}">{escape(shortened(text, _LONGEST_CELL))}</{tag}>'
 
 

@@ -69,3 +69,16 @@ def test_python_can_propose_the_name_that_was_meant():
 def test_a_star_import_gives_the_public_names():
     code = "from milepost import *; print(Checkpoint.__name__, latest_checkpoint.__name__)"
     assert in_new_process(code) == ["Checkpoint", "latest_checkpoint"]
+
+
+@pytest.mark.parametrize("name", ["_hashlib", "argparse", "decimal", "difflib", "fractions", "html", "pathlib", "uuid"])
+def test_a_first_save_and_restore_import_no_module_that_only_errors_and_notebooks_need(name, tmp_path):
+    code = f"""
+import sys
+import numpy
+before = set(sys.modules)
+import milepost
+milepost.Checkpoint(v=numpy.zeros(3)).read(milepost.Checkpoint(v=numpy.ones(3)).write({str(tmp_path / "ckpt")!r})).assert_consumed()
+print(*({{{name!r}}} & set(sys.modules) - before))
+"""
+    assert in_new_process(code) == []

@@ -35,7 +35,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import sysconfig
 import warnings
 from collections.abc import Iterable
 from types import FrameType
@@ -331,7 +330,6 @@ class SkippedCheckpointWarning(MilepostWarning):
 
 
 _OWN_CODE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_INSTALLED: Final = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class Place(NamedTuple):
@@ -379,13 +377,22 @@ def warn(message: str, category: type[MilepostWarning] = MilepostWarning, place:
     )
 
 
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """The directories of Python's library and of installed libraries."""
+    import sysconfig  # only restores and warnings need it
+
+    return tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
 def _user_frame(frame: FrameType) -> FrameType:
+    installed = _installed()
     outside: FrameType | None = None
     each: FrameType | None = frame
     while each is not None:
         file = each.f_code.co_filename
         if not file.startswith(_OWN_CODE):
-            if not file.startswith(_INSTALLED) and not file.startswith("<frozen"):
+            if not file.startswith(installed) and not file.startswith("<frozen"):
                 return each
             outside = outside or each
         each = each.f_back

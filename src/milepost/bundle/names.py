@@ -14,7 +14,6 @@ a plain name: ``[``, ``?`` and ``*`` in it have no meaning.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from typing import Final, NamedTuple
@@ -242,6 +241,8 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
 
 def _alike(storage: Storage, directory: str, name: str, prefixes: list[str]) -> list[str]:
     """The paths of what a directory holds under similar names. Of checkpoints they are the prefixes."""
+    import difflib  # only errors need it
+
     names = [os.path.basename(prefix) for prefix in prefixes]
     names += [
         other

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -34,6 +33,8 @@ def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError
 def _alike(key: str, keys: Sequence[str]) -> list[str]:
     """The keys of objects whose paths are similar to that of a wrong key, or keys below such a path."""
     wanted = key.partition(_ATTRIBUTES)[0]
+    import difflib  # only errors need it
+
     paths: dict[str, str] = {}
     for other in keys:
         paths.setdefault(other.partition(_ATTRIBUTES)[0], other)

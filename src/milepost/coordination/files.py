@@ -11,7 +11,7 @@ Such programs are started by Ray, by a batch system, or as plain processes.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from contextlib import suppress
 
 from milepost.coordination.polling import poll
 from milepost.errors import StorageError, UnsupportedError
@@ -57,9 +57,9 @@ class FileCoordinator:
             raise _unusable("rank", f"from 0 to {size - 1}, for {size} processes", str(rank))
         self.rank = rank
         self.size = size
-        self._directory = Path(directory)
+        self._directory = os.fspath(directory)
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            os.makedirs(self._directory, exist_ok=True)
         except OSError as error:
             raise StorageError(
                 f"cannot make the directory of the messages: {error.strerror}",
@@ -71,9 +71,10 @@ class FileCoordinator:
     def post(self, topic: str, message: bytes) -> None:
         """Posts a message; see `Coordinator.post`."""
         path = self._path(topic, self.rank)
-        part = path.with_name(f"{path.name}.part")
-        part.write_bytes(message)
-        part.replace(path)
+        part = f"{path}.part"
+        with open(part, "wb") as file:
+            file.write(message)
+        os.replace(part, path)
 
     def wait(self, topic: str, rank: int, timeout: float) -> bytes | None:
         """Waits for a message; see `Coordinator.wait`."""
@@ -81,7 +82,8 @@ class FileCoordinator:
 
         def look() -> bytes | None:
             try:
-                return path.read_bytes()
+                with open(path, "rb") as file:
+                    return file.read()
             except FileNotFoundError:
                 return None
 
@@ -89,10 +91,11 @@ class FileCoordinator:
 
     def clear(self, topic: str) -> None:
         """Removes a message of this process; see `Coordinator.clear`."""
-        self._path(topic, self.rank).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(self._path(topic, self.rank))
 
-    def _path(self, topic: str, rank: int) -> Path:
-        return self._directory / f"{topic.replace('/', '+')}.{rank}.message"
+    def _path(self, topic: str, rank: int) -> str:
+        return os.path.join(self._directory, f"{topic.replace('/', '+')}.{rank}.message")
 
 
 def _unusable(name: str, expected: str, found: str) -> UnsupportedError:

@@ -7,7 +7,6 @@ assertions fail.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from milepost.engine.options import CheckpointOptions
@@ -67,6 +66,8 @@ def warn_of_unknown_paths(live: LiveGraph, options: CheckpointOptions) -> None:
     allowed = {path for path in options.allow_unsaved or () if path}
     if not allowed:
         return
+    from difflib import get_close_matches  # only errors and warnings need it
+
     known = {*live.paths, *(omitted.path for omitted in live.omissions)}
     for path in sorted(allowed - known):
         near = get_close_matches(path, known, 1) if len(known) <= _MOST_COMPARED else []

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
@@ -198,6 +197,8 @@ def _nearest(text: str, names: Iterable[str]) -> str:
             known.setdefault("".join(parts[:end]).replace(".", "/"), "".join(parts[:end]))
         if len(known) > _MOST_COMPARED:
             return ""
+    from difflib import get_close_matches  # only warnings need it
+
     near = get_close_matches(text.replace(".", "/"), known, _MOST_LISTED)
     return f"did you mean {' or '.join(repr(known[each]) for each in near)}?" if near else ""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from html import escape
 from itertools import islice
 from typing import Any, Final
 
@@ -177,6 +176,8 @@ def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str
         </table>
         </div>
     """
+    from html import escape  # only notebooks need it
+
     body = list(islice(rows, MOST_ROWS))
     filled = [place for place in range(len(columns)) if any(row[place] for row in body)]
 
@@ -193,6 +194,8 @@ def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str
 
 
 def _html_cell(tag: str, text: str) -> str:
+    from html import escape
+
     # notebooks put text at the right end of a cell otherwise, and what does not fit out of sight
     style = "text-align:left" + (";overflow-wrap:anywhere" if len(text) > _LONGEST_LINE else "")
     return f'<{tag} style="{style}">{escape(shortened(text, _LONGEST_CELL))}</{tag}>'

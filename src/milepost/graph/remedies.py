@@ -5,25 +5,25 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from argparse import Namespace
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import is_dataclass
-from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from io import IOBase
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
-from uuid import UUID
 
 import numpy as np
 
 from milepost.errors import RefusedError, UnsupportedError, UntrackableError
 
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
-_TEXT_OF_TORCH: Final = (("torch", "device"), ("torch", "dtype"))
+_WITH_TEXT: Final = frozenset(
+    [("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"), ("torch", "device"), ("torch", "dtype")]
+)
+"""Classes whose text is all of their value, by module and name, so that these modules need not be imported."""
+_NAMESPACES: Final = frozenset([("types", "SimpleNamespace"), ("argparse", "Namespace")])
 _NO_VALUE: Final = ("float0",)
 """The fields of JAX's element type for gradients with respect to integers."""
 _LEAVE: Final = "or wrap it in milepost.NoDependency if it need not be saved"
@@ -91,6 +91,10 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
     )
 
 
+def _derives_from(kind: type, named: Set[tuple[str, str]]) -> bool:
+    return any((base.__module__, base.__name__) in named for base in kind.__mro__)
+
+
 def remedy_for_state(value: Any) -> str:
     """The remedy for a value that a `Checkpoint` holds and that cannot be written to a file.
 
@@ -109,9 +113,7 @@ def remedy_for_state(value: Any) -> str:
         return f"hold it as text, as isoformat() gives it, {_LEAVE}"
     if issubclass(kind, datetime.timedelta):
         return f"hold its seconds, as total_seconds() gives them, {_LEAVE}"
-    if issubclass(kind, (Decimal, Fraction, os.PathLike, UUID)):
-        return f"hold it as text, as str() gives it, {_LEAVE}"
-    if issubclass(kind, np.dtype) or (kind.__module__, kind.__name__) in _TEXT_OF_TORCH:
+    if issubclass(kind, (os.PathLike, np.dtype)) or _derives_from(kind, _WITH_TEXT):
         return f"hold it as text, as str() gives it, {_LEAVE}"
     if issubclass(kind, (range, slice)):
         return f"hold its start, stop and step in a tuple, {_LEAVE}"
@@ -119,7 +121,7 @@ def remedy_for_state(value: Any) -> str:
         return f"hold it as bytes, as bytes() gives them, {_LEAVE}"
     if issubclass(kind, array):
         return f"hold it as a NumPy array, as numpy.asarray() gives it, {_LEAVE}"
-    if issubclass(kind, (SimpleNamespace, Namespace)):
+    if _derives_from(kind, _NAMESPACES):
         return f"hold its attributes in a dict, as vars() gives them, {_LEAVE}"
     if issubclass(kind, np.generic):
         return f"hold it as a number or as text, {_LEAVE}"

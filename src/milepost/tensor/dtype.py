@@ -6,7 +6,6 @@ never stored. Elements of 4 bits, 2 bits and float4 take one byte each.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -85,6 +84,8 @@ class DType:
         try:
             dtype = found if isinstance(found, np.dtype) else np.dtype(found)  # type: ignore[call-overload]
         except TypeError:
+            import difflib  # only this error needs it
+
             near = difflib.get_close_matches(value, _BY_NAME, 1) if isinstance(value, str) else []
             raise UnsupportedError(
                 "not an element type",

@@ -15,7 +15,7 @@ wait for a welcome with theirs. No message of an earlier run has these numbers. 
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ class Meeting:
     def __init__(self, coordinator: Coordinator) -> None:
         self.run = ""
         self._coordinator = coordinator
-        self._own = secrets.token_hex(8)
+        self._own = os.urandom(8).hex()
         self._lock = threading.Lock()
 
     def hold(

@@ -71,6 +71,10 @@ def as_keys(keys: Iterable[Any], check: KeyCheck) -> list[Any]:
     return made
 
 
+_U8, _U16, _U32, _U64 = map(struct.Struct, ("<B", "<H", "<I", "<Q"))
+_I32, _F64 = struct.Struct("<i"), struct.Struct(">d")
+
+
 class _Mark:
     pass
 
@@ -155,6 +159,23 @@ class PickledData:
         self.position = end
         return part
 
+    def byte(self) -> int:
+        """The next byte, as a number."""
+        position = self.position
+        if position >= len(self._data):
+            self.take(1)  # raises an error
+        self.position = position + 1
+        return self._data[position]
+
+    def number(self, form: struct.Struct) -> Any:
+        """The next bytes, as a number of this form."""
+        position = self.position
+        end = position + form.size
+        if end > len(self._data):
+            self.take(form.size)  # raises an error
+        self.position = end
+        return form.unpack_from(self._data, position)[0]
+
     def line(self) -> str:
         """The bytes up to the end of the line, as text."""
         return self.line_of_bytes().decode()
@@ -188,8 +209,9 @@ class _Machine:
         self._keys = KeyCheck()
 
     def run(self) -> Any:
+        stream = self._in
         while True:
-            code = self._in.take(1)[0]
+            code = stream.byte()
             if code == _STOP:
                 (value,) = self._stack
                 return value
@@ -234,16 +256,13 @@ class _Machine:
                 expected=f"{self._most} or fewer in {len(self._in)} bytes",
                 remedy="save long lists as tensors",
             )
-        self._push(value)
-
-    def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._in.take(struct.calcsize(form)))[0]
+        self._stack.append(value)
 
     def _skip(self, count: int) -> None:
         self._in.take(count)
 
     def _protocol(self) -> None:
-        if self._in.take(1)[0] > 5:
+        if self._in.byte() > 5:
             raise ValueError("an unknown protocol")
 
     def _global(self) -> None:
@@ -287,8 +306,8 @@ class _Machine:
         kind, *arguments = self._pop_to_mark()
         self._call(kind, tuple(arguments))
 
-    def _extension(self, form: str) -> None:
-        self._push_new(Name("copyreg", f"extension {self._number(form)}"))
+    def _extension(self, form: struct.Struct) -> None:
+        self._push_new(Name("copyreg", f"extension {self._in.number(form)}"))
 
     def _build_state(self) -> None:
         state, obj = self._pop(), self._pop()
@@ -307,15 +326,15 @@ class _Machine:
     def _persistent(self) -> None:
         self._push_new(self._in.resolve(self._pop()))
 
-    def _text(self, form: str) -> None:
-        self._push(str(self._in.take(self._number(form)), "utf-8", "surrogatepass"))
+    def _text(self, form: struct.Struct) -> None:
+        self._push(str(self._in.take(self._in.number(form)), "utf-8", "surrogatepass"))
 
-    def _bytes(self, form: str) -> None:
-        self._push(bytes(self._in.take(self._number(form))))
+    def _bytes(self, form: struct.Struct) -> None:
+        self._push(bytes(self._in.take(self._in.number(form))))
 
-    def _latin(self, form: str) -> None:
+    def _latin(self, form: struct.Struct) -> None:
         """Text of Python 2, decoded as PyTorch does."""
-        self._push(_text_of(bytes(self._in.take(self._number(form)))))
+        self._push(_text_of(bytes(self._in.take(self._in.number(form)))))
 
     def _quoted(self) -> None:
         """Text of Python 2, in quotes and with escapes."""
@@ -324,8 +343,8 @@ class _Machine:
             raise ValueError("text without quotes")
         self._push(_text_of(codecs.escape_decode(text[1:-1])[0]))
 
-    def _long(self, form: str) -> None:
-        size = self._number(form)
+    def _long(self, form: struct.Struct) -> None:
+        size = self._in.number(form)
         if size > _LONGEST_NUMBER:
             raise ValueError("an integer with too many digits")
         self._push(int.from_bytes(self._in.take(size), "little", signed=True))
@@ -341,8 +360,11 @@ class _Machine:
         self._push(self._memo[number])
 
     def _tuple(self, count: int) -> None:
-        values = [self._pop() for _ in range(count)]
-        self._push_new(tuple(reversed(values)))
+        values = tuple(self._stack[-count:])
+        if len(values) < count or any(value is _MARK for value in values):
+            raise ValueError("fewer values than a tuple needs")
+        del self._stack[-count:]
+        self._push_new(values)
 
     def _append(self) -> None:
         value = self._pop()
@@ -414,7 +436,7 @@ def _text_of(data: bytes) -> str | bytes:
 
 
 def _pushes(value: Any) -> Callable[[_Machine], None]:
-    return lambda machine: machine._push(value)
+    return lambda machine: machine._stack.append(value)
 
 
 _SIZED: Final = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
@@ -431,24 +453,24 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     0x89: _pushes(False),
     ord("I"): _Machine._decimal,
     ord("L"): _Machine._decimal,
-    ord("J"): lambda m: m._push(m._number("<i")),
-    ord("K"): lambda m: m._push(m._number("<B")),
-    ord("M"): lambda m: m._push(m._number("<H")),
-    0x8A: lambda m: m._long("<B"),
-    0x8B: lambda m: m._long("<I"),
+    ord("J"): lambda m: m._push(m._in.number(_I32)),
+    ord("K"): lambda m: m._push(m._in.byte()),
+    ord("M"): lambda m: m._push(m._in.number(_U16)),
+    0x8A: lambda m: m._long(_U8),
+    0x8B: lambda m: m._long(_U32),
     ord("F"): lambda m: m._push(float(m._in.line())),
-    ord("G"): lambda m: m._push(m._number(">d")),
-    ord("X"): lambda m: m._text("<I"),
-    0x8C: lambda m: m._text("<B"),
-    0x8D: lambda m: m._text("<Q"),
+    ord("G"): lambda m: m._push(m._in.number(_F64)),
+    ord("X"): lambda m: m._text(_U32),
+    0x8C: lambda m: m._text(_U8),
+    0x8D: lambda m: m._text(_U64),
     ord("V"): lambda m: m._push(codecs.raw_unicode_escape_decode(m._in.line_of_bytes())[0]),
     ord("S"): _Machine._quoted,
-    ord("U"): lambda m: m._latin("<B"),
-    ord("T"): lambda m: m._latin("<I"),
-    ord("C"): lambda m: m._bytes("<B"),
-    ord("B"): lambda m: m._bytes("<I"),
-    0x8E: lambda m: m._bytes("<Q"),
-    0x96: lambda m: m._push(bytearray(m._in.take(m._number("<Q")))),
+    ord("U"): lambda m: m._latin(_U8),
+    ord("T"): lambda m: m._latin(_U32),
+    ord("C"): lambda m: m._bytes(_U8),
+    ord("B"): lambda m: m._bytes(_U32),
+    0x8E: lambda m: m._bytes(_U64),
+    0x96: lambda m: m._push(bytearray(m._in.take(m._in.number(_U64)))),
     ord(")"): _pushes(()),
     ord("t"): lambda m: m._push_new(tuple(m._pop_to_mark())),
     0x85: lambda m: m._tuple(1),
@@ -466,12 +488,12 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     0x90: _Machine._add_items,
     0x91: _Machine._frozen_set,
     ord("p"): lambda m: m._put(int(m._in.line())),
-    ord("q"): lambda m: m._put(m._number("<B")),
-    ord("r"): lambda m: m._put(m._number("<I")),
+    ord("q"): lambda m: m._put(m._in.byte()),
+    ord("r"): lambda m: m._put(m._in.number(_U32)),
     0x94: lambda m: m._put(len(m._memo)),
     ord("g"): lambda m: m._get(int(m._in.line())),
-    ord("h"): lambda m: m._get(m._number("<B")),
-    ord("j"): lambda m: m._get(m._number("<I")),
+    ord("h"): lambda m: m._get(m._in.byte()),
+    ord("j"): lambda m: m._get(m._in.number(_U32)),
     ord("c"): _Machine._global,
     0x93: _Machine._stack_global,
     ord("R"): _Machine._reduce,
@@ -479,9 +501,9 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     0x92: _Machine._new_with_keywords,
     ord("i"): _Machine._instance,
     ord("o"): _Machine._object,
-    0x82: lambda m: m._extension("<B"),
-    0x83: lambda m: m._extension("<H"),
-    0x84: lambda m: m._extension("<i"),
+    0x82: lambda m: m._extension(_U8),
+    0x83: lambda m: m._extension(_U16),
+    0x84: lambda m: m._extension(_I32),
     ord("b"): _Machine._build_state,
     ord("Q"): _Machine._persistent,
 }

@@ -163,8 +163,8 @@ def _kinds(names: Sequence[str], entries: Sequence[Any]) -> tuple[list[tuple[Ten
     """The specs and local names that occur, and for each tensor which of them is its own."""
     found: list[tuple[TensorSpec, str]] = []
     numbers: dict[str, int] = {}
-    kind = np.zeros(len(entries), np.int64)
-    for place, (name, entry) in enumerate(zip(names, entries, strict=True)):
+    kind: list[int] = []
+    for name, entry in zip(names, entries, strict=True):
         if not isinstance(entry, dict):
             raise CorruptCheckpointError("this is not the description of a tensor", key=name, found=reprlib.repr(entry))
         dtype, shape = entry.get("dtype"), entry.get("shape")
@@ -179,8 +179,8 @@ def _kinds(names: Sequence[str], entries: Sequence[Any]) -> tuple[list[tuple[Ten
             except MilepostError as error:
                 raise error.with_context(key=name) from None
             number = numbers[text] = len(numbers)
-        kind[place] = number
-    return found, kind
+        kind.append(number)
+    return found, np.array(kind, np.int64)
 
 
 def _spec(dtype: Any, shape: Any) -> tuple[TensorSpec, str]:

@@ -35,7 +35,9 @@ def are_counts(
         longest: The largest number of them.
         below: A number that is greater than each.
     """
-    return isinstance(value, kind) and len(value) <= longest and all(is_count(each, below) for each in value)
+    if not isinstance(value, kind) or len(value) > longest or not set(map(type, value)) <= {int}:
+        return False
+    return not value or (min(value) >= 0 and max(value) < below)
 
 
 def is_shape(

@@ -5,6 +5,7 @@ Source: PyTorch 2.13, ``torch/_utils.py``, ``torch/storage.py``.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, Final
@@ -99,6 +100,7 @@ class View:
     strides: tuple[int, ...] | None
 
 
+@functools.cache
 def element_size(dtype: str) -> int:
     """The bytes of an element of a type.
 
@@ -120,6 +122,7 @@ def element_size(dtype: str) -> int:
     )
 
 
+@functools.lru_cache(maxsize=4096)
 def spec_of(dtype: str, shape: tuple[int, ...]) -> tuple[TensorSpec, str]:
     """The spec and the local name of a tensor.
 

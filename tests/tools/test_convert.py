@@ -174,6 +174,26 @@ def test_what_is_there_is_replaced_only_if_asked(saved, tmp_path, capsys, name):
     assert main(["convert", saved, target, "--overwrite"]) == 0
 
 
+@pytest.mark.parametrize("target", ["flat.pt", "flat.safetensors", "flat.npz"])
+def test_nested_dicts_that_become_flat_names_are_told_with_the_remedy(tmp_path, capsys, target):
+    source = milepost.save(tmp_path / "source", {"model": {"w": np.ones(2)}, "step": 1})
+    assert main(["convert", source, str(tmp_path / target)]) == 0
+    told = capsys.readouterr().err
+    assert (
+        "nested dicts have become flat names, such as model/w; '--only model --rename model=' writes that part" in told
+    )
+    part = ["--only", "model", "--rename", "model=", "--overwrite"]
+    assert main(["convert", source, str(tmp_path / target), *part]) == 0
+    assert "flat names" not in capsys.readouterr().err
+    assert [*milepost.load(tmp_path / target)] == ["w"]
+
+
+def test_names_that_were_flat_before_are_not_told(tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", **{"model/w": np.ones(2)})
+    assert main(["convert", str(tmp_path / "a.npz"), str(tmp_path / "a.safetensors")]) == 0
+    assert "flat names" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("form", ["orbax", "tensorflow1"])
 def test_a_directory_or_prefix_is_replaced_only_if_asked(saved, tmp_path, capsys, form):
     target = str(tmp_path / "target")

@@ -33,6 +33,8 @@ PathLike = str | os.PathLike[str]
 Format = Literal["safetensors", "torch", "npz", "keras", "orbax", "tensorflow1", "checkpoint"]
 """A format that can be written."""
 _MOST_LISTED: Final = 5
+_OF_NAMES: Final = ("safetensors", "torch", "npz")
+"""Formats whose readers get a dict of tensors by name, without dicts in it."""
 _DIRECTORY: Final = orbax_writer.WRITER.name
 
 
@@ -49,6 +51,7 @@ class Conversion:
         left_out: By key, why a value could not be written.
         unwanted: The keys of values that ``rename``, ``ignore`` or ``only`` left out.
         not_carried_over: What the checkpoint has beside values and the format has no place for.
+        flattened: Whether lists and dicts inside each other have become parts of names, since the format has names only.
         rounded: By name, the largest relative error of each tensor whose numbers were rounded by ``dtype``.
     """
 
@@ -60,6 +63,7 @@ class Conversion:
     left_out: dict[str, str] = field(default_factory=dict)
     unwanted: Sequence[str] = ()
     not_carried_over: Sequence[str] = ()
+    flattened: bool = False
     rounded: dict[str, float] = field(default_factory=dict)
 
 
@@ -256,6 +260,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         export.left_out,
         export.unwanted,
         _not_carried_over(reader, export, wanted.format),
+        wanted.format in _OF_NAMES and _is_nested(reader) and any("/" in tensor.name for tensor in export.tensors),
         {tensor.name: tensor.rounded for tensor in export.tensors if tensor.rounded},
     )
 
@@ -277,6 +282,13 @@ def _checked_format(form: Any, target: str) -> str:
         raise wrong("format", form, f"None, or one of {', '.join(map(repr, FORMATS))}")
     found: str = form
     return found
+
+
+def _is_nested(reader: BundleReader) -> bool:
+    """Whether a source has values inside each other, as all checkpoints have, and not only tensors by name."""
+    if isinstance(reader, ForeignReader):
+        return reader.is_nested and reader.library != "NumPy"  # whose names with slashes are read as levels
+    return OBJECT_GRAPH in reader
 
 
 def _not_carried_over(reader: BundleReader, export: Export, to: str) -> list[str]:

@@ -112,6 +112,11 @@ class ForeignReader:
         return self._file.dotted
 
     @property
+    def is_nested(self) -> bool:
+        """Whether the file holds lists or dicts inside each other, and not only tensors by name."""
+        return self._root is not None and any(not each.is_leaf for each in self._root.members)
+
+    @property
     def stored_bytes(self) -> int:
         """How many bytes all tensors take if none of them share memory."""
         specs = {id(stored.spec): stored.spec for stored in self._stored.values()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -136,7 +137,8 @@ def run(options: argparse.Namespace) -> int:
             for each in unused:
                 warning(each)
     why = "as you said" if live is None else "since they are no variables of the model"
-    _say(done, why, unused, as_json=options.json)
+    is_whole = not (options.rename or options.only or options.ignore)
+    _say(done, why, unused, as_json=options.json, with_part=is_whole)
     return DIFFERS if done.left_out or unused else SUCCESS
 
 
@@ -165,7 +167,7 @@ def _done(options: argparse.Namespace, form: str, live: Checkpoint | None) -> Co
         return converted(reader, wanted, told)
 
 
-def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool) -> None:
+def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool, with_part: bool) -> None:
     size = sum(map(_size, done.files))
     if as_json:
         print_json(
@@ -178,6 +180,7 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool) ->
                 "left_out": [{"key": key, "reason": reason} for key, reason in done.left_out.items()],
                 "unwanted": list(done.unwanted),
                 "not_carried_over": list(done.not_carried_over),
+                "flattened": done.flattened,
                 "rounded": done.rounded,
                 "unused_names": list(unused),
             }
@@ -190,6 +193,8 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool) ->
     )
     if done.not_carried_over:
         note(f"not carried over: {', '.join(map(shown, done.not_carried_over))}")
+    if done.flattened:
+        note(_flattened(done, with_part=with_part))
     if done.unwanted:
         note(f"left out, {why}: {amounts.plural(len(done.unwanted), 'tensor')}")
     if done.rounded:
@@ -199,6 +204,14 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool) ->
         note(f"left out: {WHOLE if key in ('', ROOT) else named(key)}: {shown(in_options(reason))}")
     if len(done.left_out) > _MOST_LISTED:
         note(f"left out: {len(done.left_out) - _MOST_LISTED} more, which --json lists")
+
+
+def _flattened(done: Conversion, *, with_part: bool) -> str:
+    """The note that what was nested in the source has flat names, and how a part of it gets its own names."""
+    name = next(each for each in done.tensors if "/" in each)
+    part = shlex.quote(shown(name.partition("/")[0]))
+    remedy = f"; '--only {part} --rename {part}=' writes that part alone, with its own names" if with_part else ""
+    return f"nested dicts have become flat names, such as {shown(name)}{remedy}"
 
 
 def _opened_by(done: Conversion) -> str:

@@ -370,6 +370,19 @@ def test_steps_of_orbax_are_listed(tmp_path, capsys):
     assert [line.split()[-1] for line in lines[1:]] == [os.path.join("run", step) for step in "12"]
 
 
+def test_a_directory_of_steps_of_orbax_means_the_newest_complete_one(tmp_path, capsys):
+    orbax = pytest.importorskip("orbax.checkpoint")
+    run = tmp_path / "run"
+    with orbax.CheckpointManager(run) as manager:
+        for step in (9, 10, 11):
+            manager.save(step, args=orbax.args.StandardSave({"w": W + step}))
+    (run / "11").rename(run / "11.orbax-checkpoint-tmp-1")
+    assert main(["show", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["checkpoint"] == str(run / "10")
+    main(["prune", str(run), "--keep", "1", "--delete"])
+    assert sorted(each.name for each in run.iterdir() if each.is_dir()) == ["10", "11.orbax-checkpoint-tmp-1", "9"]
+
+
 def test_a_step_that_orbax_has_not_finished_is_damaged(tmp_path, capsys):
     path, _ = orbax_directory(tmp_path)
     os.rename(path, tmp_path / "orbax.orbax-checkpoint-tmp-1")

@@ -12,6 +12,7 @@ from milepost.foreign.opening import (
     is_one_of_directories,
     is_part_of_model,
     needs_orbax,
+    newest_of_orbax,
     open_foreign,
     steps_of_orbax,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "is_one_of_directories",
     "is_part_of_model",
     "needs_orbax",
+    "newest_of_orbax",
     "open_foreign",
     "steps_of_orbax",
 ]

@@ -146,6 +146,12 @@ def steps_of_orbax(storage: Storage, path: str) -> list[str]:
     return orbax_layout.steps_in(path) if _kind_of(storage, path)[0] is _Directory.ORBAX else []
 
 
+def newest_of_orbax(storage: Storage, path: str) -> str:
+    """The newest complete step, if a path is the directory of a manager of Orbax; otherwise the path itself."""
+    steps = steps_of_orbax(storage, path)
+    return steps[-1] if steps and all(map(orbax_layout.is_of_step, steps)) else path
+
+
 def needs_orbax(storage: Storage, path: str) -> bool:
     """Whether `open_foreign` imports Orbax to open a directory, which takes seconds.
 

@@ -11,7 +11,7 @@ from milepost.engine.directory import Verification
 from milepost.engine.load import open_any
 from milepost.engine.saved_model import is_of_saved_model
 from milepost.errors import CheckpointNotFoundError, MilepostError
-from milepost.foreign import ForeignReader, steps_of_orbax
+from milepost.foreign import ForeignReader, newest_of_orbax, steps_of_orbax
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tools.inventory import inventory_of
 
@@ -19,7 +19,7 @@ _TRIES: Final = 5
 
 
 def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification = "none") -> BundleReader:
-    """Opens the checkpoint that a path means. Only its index is read.
+    """Opens the checkpoint that a path means. Only its index is read. A directory of steps of Orbax means the newest complete one.
 
     Args:
         path: As a user has typed it.
@@ -34,7 +34,7 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
     for attempt in range(_TRIES):
         found = None
         try:
-            found = resolve(path, storage, verify)
+            found = newest_of_orbax(storage, resolve(path, storage, verify))
             return open_any(storage, found)
         except CheckpointNotFoundError as error:
             # another program may have removed the checkpoint, and saved a newer one

@@ -161,11 +161,12 @@ class PickledData:
 
     def byte(self) -> int:
         """The next byte, as a number."""
-        position = self.position
-        if position >= len(self._data):
-            self.take(1)  # raises an error
-        self.position = position + 1
-        return self._data[position]
+        try:
+            found = self._data[self.position]
+        except IndexError:
+            return self.take(1)[0]  # raises an error
+        self.position += 1
+        return found
 
     def number(self, form: struct.Struct) -> Any:
         """The next bytes, as a number of this form."""
@@ -209,14 +210,14 @@ class _Machine:
         self._keys = KeyCheck()
 
     def run(self) -> Any:
-        stream = self._in
+        stream, handlers = self._in, _HANDLERS
         while True:
             code = stream.byte()
-            if code == _STOP:
-                (value,) = self._stack
-                return value
-            handler = _HANDLERS.get(code)
+            handler = handlers.get(code)
             if handler is None:
+                if code == _STOP:
+                    (value,) = self._stack
+                    return value
                 raise CorruptCheckpointError(
                     f"byte {self._in.position - 1} is not an instruction of pickled data",
                     found=f"{code:#04x}",

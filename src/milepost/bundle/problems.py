@@ -32,9 +32,9 @@ def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError
 
 def _alike(key: str, keys: Sequence[str]) -> list[str]:
     """The keys of objects whose paths are similar to that of a wrong key, or keys below such a path."""
-    wanted = key.partition(_ATTRIBUTES)[0]
     import difflib  # only errors need it
 
+    wanted = key.partition(_ATTRIBUTES)[0]
     paths: dict[str, str] = {}
     for other in keys:
         paths.setdefault(other.partition(_ATTRIBUTES)[0], other)

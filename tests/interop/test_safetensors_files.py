@@ -246,6 +246,9 @@ DEFECTS = {
     "a dimension that is a truth, after one that equals it": content(
         {"a": entry(shape=(1,), end=4), "v": entry(shape=(True,), begin=4)}, bytes(8)
     ),
+    "a shape that is the text of one before": content(
+        {"a": entry(shape=(1,), end=4), "v": {**entry(begin=4), "shape": "[1]"}}, bytes(8)
+    ),
     "a shape of lists inside each other": content(
         b'{"v": {"dtype": "F32", "shape": ' + b"[" * 700 + b"]" * 700 + b', "data_offsets": [0, 8]}}', bytes(8)
     ),

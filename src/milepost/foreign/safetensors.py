@@ -169,7 +169,7 @@ def _kinds(names: Sequence[str], entries: Sequence[Any]) -> tuple[list[tuple[Ten
             raise CorruptCheckpointError("this is not the description of a tensor", key=name, found=reprlib.repr(entry))
         dtype, shape = entry.get("dtype"), entry.get("shape")
         try:
-            text = f"{dtype!r}{shape}"  # in which 1 is not taken for true, which equals it
+            text = f"{dtype!r}{shape!r}"  # in which 1 is not taken for true, which equals it, nor a text for a list
         except RecursionError:  # lists inside each other, which are no shape
             text = ""
         number = numbers.get(text)

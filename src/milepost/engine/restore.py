@@ -27,7 +27,7 @@ from milepost.deferred.table import (
     supersede,
 )
 from milepost.engine import unasked
-from milepost.engine.check import cast, check
+from milepost.engine.check import cast
 from milepost.engine.deliver import deliver
 from milepost.engine.identity import last_restore
 from milepost.engine.match import Match
@@ -35,6 +35,7 @@ from milepost.engine.matched_restore import MatchedRestore
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import Reporter, reporting
 from milepost.engine.report import Outcome, Report, sorted_report
+from milepost.engine.reshaped import check_reshaped
 from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.engine.undo import Undo, raise_explained
@@ -214,12 +215,12 @@ class Restoration(MatchedRestore):
         try:
             if isinstance(self.reader, CastingReader):
                 cast(self.reader, match.takes, self._translated.translation)
-            size = check(self.reader, match.takes, self._translated.translation, self.graph)
+            holders = list(match.bindings.values())
+            size = check_reshaped(self.reader, match.takes, holders, self._translated.translation, self.graph)
             if size > QUICK:
                 pause.end()
             if match.deferred:
                 self.reader.hold()
-            holders = list(match.bindings.values())
             given = match.growth, agree, pause.end, progress, match.fresh
             successors = deliver(self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first)
             takers = [take.obj for take in match.takes]
@@ -284,7 +285,8 @@ class Restoration(MatchedRestore):
             try:
                 if isinstance(self.reader, CastingReader):
                     cast(self.reader, match.takes, self._translated.translation)
-                check(self.reader, match.takes, self._translated.translation, self.graph)
+                holders = match.bindings.values()
+                check_reshaped(self.reader, match.takes, holders, self._translated.translation, self.graph)
             except MismatchError as error:
                 misfits = error.report
             return self._report_before(misfits, match, root, attached)

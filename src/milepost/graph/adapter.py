@@ -98,7 +98,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     instead of ``make_slot``, if one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and
     ``new_array`` wherever milepost looks for arrays in lists and dicts; ``of_first_process`` for each object before its
     values, in a save of several processes; ``converted`` for each object that was restored, before an optimizer that
-    comes later.
+    comes later; ``reshaped`` for each object of the match, after the check, if a saved shape does not fit.
 
     Example:
         >>> import milepost, numpy as np

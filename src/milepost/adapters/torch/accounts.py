@@ -148,6 +148,11 @@ def accounted(module: Any) -> Iterator[tuple[Sequence[str], Any]]:
             yield registered[key].steps if key in registered else key.split("."), value
 
 
+def registered_tensors(module: Any) -> dict[str, Any]:
+    """The parameters and persistent buffers of a module and of those in it, by their names in its ``state_dict``."""
+    return {key: found.tensor for key, found in _registered(module, "", ()) if found.tensor is not None}
+
+
 def own_part(module: Any) -> Part:
     """What `own_state` returns, as a part of the module."""
     return Part(module, own_state, _load, f"the state_dict() of a {type(module).__name__}")
@@ -161,6 +166,7 @@ def overrides_loading(module: Any) -> bool:
         or _is_overridden(kind._load_from_state_dict)
         or "load_state_dict" in vars(module)
         or getattr(module, "_load_state_dict_post_hooks", None)
+        or any(_is_overridden(_hook(each)) for each in getattr(module, "_load_state_dict_pre_hooks", {}).values())
     )
 
 
@@ -197,6 +203,11 @@ def _load(module: Any, state: Mapping[str, Any]) -> None:
 
 def _is_overridden(method: Any) -> bool:
     return method is not load_from_state_dict and not str(getattr(method, "__module__", "")).startswith("torch.")
+
+
+def _hook(wrapped: Any) -> Any:
+    """The function of a hook that PyTorch has wrapped."""
+    return getattr(wrapped, "hook", wrapped)
 
 
 def _wrapped_attribute(kind: type) -> str | None:

@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -33,11 +33,13 @@ from milepost.adapters.torch.hooks import watch_module
 from milepost.adapters.torch.local_shards import is_dtensor
 from milepost.adapters.torch.private import UninitializedTensorMixin
 from milepost.adapters.torch.refused import has_sharded, sharded_omission
+from milepost.adapters.torch.reshaping import reshaped_by
 from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of_type, register
 from milepost.graph.omissions import Accounted, Omission
+from milepost.tensor import TensorSpec
 
 _OWN: Final = frozenset(vars(torch.nn.Module()))
 _SETTINGS: Final = (torch.Tensor, np.ndarray, np.generic)
@@ -90,6 +92,10 @@ class ModuleAdapter(Adapter):
                     members[name] = child
                     break
         return obj
+
+    def reshaped(self, obj: Any, saved: Sequence[tuple[Any, TensorSpec]]) -> Collection[Any]:
+        module = unwrapped(obj)
+        return () if has_sharded(module) else reshaped_by(module, saved)
 
     def exchanged(self, obj: Any) -> Collection[str]:
         return [name for name, _ in unwrapped(obj)._buffers.items()]  # in a scripted module, this is not a dict

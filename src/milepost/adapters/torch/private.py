@@ -90,6 +90,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_load_from_state_dict": "whether a class does more than copy values",
         "_state_dict_hooks": "whether hooks change what is written",
         "_state_dict_pre_hooks": "whether hooks change the module before that",
+        "_load_state_dict_pre_hooks": "whether hooks do something before loading",
         "_load_state_dict_post_hooks": "whether something is done after loading",
     },
     "torch.Tensor": {

@@ -6,7 +6,7 @@ identity, so that optimizers and tied modules keep it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -73,11 +73,22 @@ class TensorAdapter(Adapter):
             values = [*values, Value(STRIDES, _INT64, strides.shape, strides, skipped_by_tensorflow=True)]
         return values
 
+    def before_assign(self, obj: Any) -> Callable[[], object]:
+        if any(
+            value.destination is not None for value in self.values(obj)
+        ):  # assigned only if it is reshaped: it gets other memory
+            former = obj.data
+            return lambda: setattr(obj, "data", former)
+        return super().before_assign(obj)
+
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         strides = arrays.get(STRIDES)
         if strides is not None:
             arrays = {name: array for name, array in arrays.items() if name != STRIDES}
         parts = _parts(obj)
+        if len(parts) == 1 and _has_other_shape(obj, arrays):
+            obj.data = as_tensor(arrays[stored_as(obj.dtype).name].copy(), obj.dtype).to(home_of(obj))
+            return obj
         if len(parts) == 1 and obj.is_meta:
             return _materialised(obj, next(iter(arrays.values())), strides)
         if strides is not None and kept.get(obj):
@@ -94,6 +105,13 @@ class TensorAdapter(Adapter):
     def on_restored(self, obj: Any) -> None:
         for _, part in _parts(obj):
             changed(part)  # the value may have been read into its memory
+
+
+def _has_other_shape(tensor: torch.Tensor, arrays: Mapping[str, Array]) -> bool:
+    """Whether a tensor gets a value of another shape, because its module reshapes it (`reshaping`)."""
+    stored = stored_as(tensor.dtype)
+    array = arrays.get(stored.name)
+    return array is not None and array.shape != (*tensor.shape, *stored.trailing)
 
 
 def _parts(tensor: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:

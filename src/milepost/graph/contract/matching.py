@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
+
+from milepost.tensor import TensorSpec
 
 
 class Matching:
@@ -42,6 +44,18 @@ class Matching:
         Args:
             obj: The object.
             saved: The names of the saved edges. They show which framework wrote them.
+        """
+        return ()
+
+    def reshaped(self, obj: Any, saved: Sequence[tuple[Any, TensorSpec]]) -> Collection[Any]:
+        """The leaves to which ``obj`` gives the saved shape when its framework loads its state. It must change nothing.
+
+        It is called if saved values have other shapes than their leaves. `Contents.assign` of a leaf that is returned gets an array of the
+        saved shape, and `Contents.before_assign` must return what puts back the old one.
+
+        Args:
+            obj: The object.
+            saved: The leaves of the whole restore whose shapes differ, each with the saved element type and shape.
         """
         return ()
 

@@ -1,0 +1,78 @@
+"""Saved values of other shapes than the live objects have, where a framework changes the shape itself when it loads state.
+
+The objects are asked only if a value does not fit. So a restore in which all values fit takes no step more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from milepost.bundle import BundleReader
+from milepost.engine.check import check
+from milepost.engine.take import Take
+from milepost.engine.translation import Translation
+from milepost.errors import MismatchError
+from milepost.graph.adapter import Value, adapter_of
+from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.variable import shape_fits
+from milepost.tensor import TensorSpec
+
+
+def check_reshaped(
+    reader: BundleReader,
+    takes: list[Take],
+    holders: Iterable[Any],
+    translation: Translation,
+    graph: ObjectGraph,
+) -> int:
+    """Checks that every value fits its object, or that the object is to get the saved shape. No object changes.
+
+    Args:
+        reader: The open checkpoint.
+        takes: The values. Those of objects that are to get the saved shape are replaced by values of that shape.
+        holders: The live objects of the match, those nearest to the root first.
+        translation: As for `check`.
+        graph: As for `check`.
+
+    Returns:
+        The bytes of all values as they are in the files.
+
+    Raises:
+        MismatchError: Some values do not fit.
+        CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
+    """
+    try:
+        return check(reader, takes, translation, graph)
+    except MismatchError:
+        if not _reshape(reader, takes, holders):
+            raise
+    return check(reader, takes, translation, graph)
+
+
+def _reshape(reader: BundleReader, takes: list[Take], holders: Iterable[Any]) -> bool:
+    misfits: dict[int, int] = {}
+    saved: list[tuple[Any, TensorSpec]] = []
+    for number, take in enumerate(takes):
+        for value, key in take.values:
+            spec = reader.spec(key)
+            if spec.dtype is value.dtype and not shape_fits(spec.shape, value.shape):
+                misfits[id(take.obj)] = number
+                saved.append((take.obj, spec))
+    accepted: set[int] = set()
+    for holder in holders if saved else ():
+        adapter = adapter_of(holder)
+        if adapter is not None and "reshaped" in adapter.overrides:
+            accepted.update(map(id, adapter.reshaped(holder, saved)))
+    for identity in accepted:
+        take = takes[misfits[identity]]
+        values = [(_of_shape(value, reader.spec(key)), key) for value, key in take.values]
+        takes[misfits[identity]] = take._replace(values=values)
+    return bool(accepted)
+
+
+def _of_shape(value: Value, saved: TensorSpec) -> Value:
+    """A value that `Adapter.assign` takes in its saved shape."""
+    if shape_fits(saved.shape, value.shape):
+        return value
+    return Value(value.name, value.dtype, saved.shape, value.source)

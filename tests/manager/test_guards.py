@@ -375,3 +375,62 @@ def test_the_status_of_the_managers_restore(tmp_path: Path) -> None:
     manager.restore_or_initialize()
     assert manager.status is not None
     manager.status.assert_consumed()
+
+
+class TestMovedDirectories:
+    """While a run saves to a directory, someone moves it, and leaves a link to it in its place."""
+
+    def test_the_run_goes_on(self, tmp_path: Path) -> None:
+        manager = CheckpointManager(new(), tmp_path / "run", 2)
+        manager.save()
+        moved(tmp_path / "run", tmp_path / "elsewhere")
+        for _ in range(3):
+            manager.save()
+        assert indexes(tmp_path / "elsewhere") == ["ckpt-3", "ckpt-4"]
+
+    def test_a_run_that_has_restored_goes_on(self, tmp_path: Path) -> None:
+        run(tmp_path / "run", 2)
+        manager = CheckpointManager(new(), tmp_path / "run", 2)
+        manager.restore_or_initialize()
+        moved(tmp_path / "run", tmp_path / "elsewhere")
+        manager.save()
+        assert indexes(tmp_path / "elsewhere") == ["ckpt-2", "ckpt-3"]
+
+    def test_a_plain_series_goes_on(self, tmp_path: Path) -> None:
+        checkpoint = new()
+        checkpoint.save(tmp_path / "run" / "ckpt")
+        moved(tmp_path / "run", tmp_path / "elsewhere")
+        checkpoint.save(tmp_path / "run" / "ckpt")
+        assert indexes(tmp_path / "elsewhere") == ["ckpt-1", "ckpt-2"]
+
+    def test_the_series_of_another_name_stays_anothers(self, tmp_path: Path) -> None:
+        checkpoint = new()
+        checkpoint.save(tmp_path / "run" / "ckpt")
+        new().save(tmp_path / "run" / "other")
+        moved(tmp_path / "run", tmp_path / "elsewhere")
+        with pytest.raises(CheckpointExistsError):
+            checkpoint.save(tmp_path / "run" / "other")
+
+    def test_a_new_directory_with_the_inode_is_another_one(self, tmp_path: Path) -> None:
+        """The checkpoints in the directory were removed, and another run has saved others of the same names to it."""
+        checkpoint = new()
+        checkpoint.save(tmp_path / "run" / "ckpt")
+        for path in (tmp_path / "run").iterdir():
+            path.unlink()
+        new().save(tmp_path / "run" / "ckpt")
+        moved(tmp_path / "run", tmp_path / "elsewhere")
+        with pytest.raises(CheckpointExistsError):
+            checkpoint.save(tmp_path / "run" / "ckpt")
+
+    def test_a_copy_by_hard_links_is_another_one(self, tmp_path: Path) -> None:
+        checkpoint = new()
+        checkpoint.save(tmp_path / "run" / "ckpt")
+        shutil.copytree(tmp_path / "run", tmp_path / "copy", copy_function=os.link)
+        with pytest.raises(CheckpointExistsError):
+            checkpoint.save(tmp_path / "copy" / "ckpt")
+
+
+def moved(directory: Path, target: Path) -> None:
+    """Moves a directory, and leaves a link to it."""
+    directory.rename(target)
+    directory.symlink_to(target)

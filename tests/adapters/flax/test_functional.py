@@ -142,3 +142,43 @@ def test_a_status_tells_of_variables_when_the_new_tree_is_gone(tmp_path):
     found = {entry.key: entry.outcome.value for entry in status.report()}
     status.expect_partial()
     assert sorted(found.values()) == ["matched", "missing"]
+
+
+class Table(nnx.Module):
+    def __init__(self):
+        self.rows = nnx.data({"a": jnp.zeros(2)})
+
+
+@pytest.fixture
+def mixed_table():
+    """A module with keys that JAX cannot sort. NNX looks at the keys when it makes a module, and not later."""
+    table = Table()
+    table.rows[1] = jnp.zeros(2)
+    return table
+
+
+def test_a_module_whose_keys_jax_cannot_sort_is_not_saved(mixed_table, tmp_path):
+    with pytest.raises(milepost.UntrackableError, match="all text or all numbers") as refused:
+        milepost.jax.save(tmp_path / "ckpt", {"table": mixed_table})
+    assert refused.value.key == "table"
+
+
+def test_a_module_whose_keys_jax_cannot_sort_is_restored_and_no_assertion_passes(mixed_table, tmp_path):
+    saved = Table()
+    saved.rows["a"] = jnp.ones(2)
+    path = milepost.jax.save(tmp_path / "ckpt", {"table": saved})
+    restored, status = milepost.jax.restore(path, {"table": mixed_table})
+    with pytest.raises(milepost.UntrackableError, match="all text or all numbers"):
+        status.assert_consumed()
+    rows = restored["table"].rows
+    assert list(rows) == ["a", 1]
+    assert are_same([rows["a"], rows[1]], [jnp.ones(2), jnp.zeros(2)])
+    assert are_same(mixed_table.rows["a"], jnp.zeros(2))
+
+
+def test_a_variable_whose_keys_jax_cannot_sort_is_not_restored(tmp_path):
+    path = milepost.jax.save(tmp_path / "ckpt", {"v": nnx.Variable({"a": jnp.ones(2)})})
+    live = nnx.Variable({"a": jnp.zeros(2)})
+    live.get_raw_value()[1] = jnp.zeros(2)
+    with pytest.raises(milepost.UntrackableError, match="all text or all numbers"):
+        milepost.jax.restore(path, {"v": live})

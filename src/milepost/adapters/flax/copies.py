@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -11,6 +12,9 @@ from flax import nnx
 
 from milepost.adapters.flax.variables import VARIABLES
 from milepost.graph.trees.leaves import with_leaves
+
+_SORTED: Final = (dict, defaultdict)
+"""The types of dicts whose keys JAX sorts."""
 
 
 def copied(
@@ -73,7 +77,7 @@ class _Copies:
             return self._change(obj)
         if issubclass(kind, VARIABLES):
             held = obj.get_raw_value()
-            new = self.of(held) if type(held) is jax.Ref else jax.tree.map(self._change, held)
+            new = self.of(held) if type(held) is jax.Ref else self._tree(held, self._change)
             return obj.var_type.from_metadata(new, obj.get_metadata())
         functions = nnx.graphlib.get_node_impl(obj)
         members, definition = functions.flatten(obj)
@@ -91,7 +95,19 @@ class _Copies:
         if kind is nnx.graphlib.StaticElem:
             return member.value
         value = member.value if kind is nnx.graphlib.DataElem else member
-        return self.of(value) if _is_shared(value) else jax.tree.map(self._leaf, value, is_leaf=_is_shared)
+        return self.of(value) if _is_shared(value) else self._tree(value, self._leaf)
+
+    def _tree(self, tree: Any, change: Callable[[Any], Any]) -> Any:
+        """A copy of a tree with other leaves. JAX would sort the keys of dicts, and refuse text beside numbers."""
+
+        def changed(each: Any) -> Any:
+            if type(each) not in _SORTED:
+                return change(each)
+            new = each.copy()
+            new.update((key, self._tree(member, change)) for key, member in each.items())
+            return new
+
+        return jax.tree.map(changed, tree, is_leaf=_is_mapped_whole)
 
     def _leaf(self, leaf: Any) -> Any:
         return self.of(leaf) if _is_shared(leaf) else self._change(leaf)
@@ -101,6 +117,10 @@ def _is_shared(value: Any) -> bool:
     """Whether NNX sees that several objects hold the same value: a variable, a reference or a node."""
     kind = type(value)
     return kind is jax.Ref or issubclass(kind, VARIABLES) or nnx.graphlib.is_node_module(value)
+
+
+def _is_mapped_whole(value: Any) -> bool:
+    return type(value) in _SORTED or _is_shared(value)
 
 
 def _same(leaf: Any) -> Any:

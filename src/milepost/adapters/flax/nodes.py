@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import jax
 from flax import nnx
 
 from milepost.adapters.flax.private import flatten
+from milepost.adapters.flax.variables import leaves_with_path
 from milepost.graph.adapter import Adapter
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.omissions import Accounted
@@ -57,7 +57,7 @@ def _account_of_attributes(obj: Any) -> Iterator[Accounted]:
     for name, child in vars(obj).items():
         if not is_data.get(name, False):
             continue
-        parts = [((), child)] if _is_node(child) else jax.tree_util.tree_flatten_with_path(child, is_leaf=_is_node)[0]
+        parts = [((), child)] if _is_node(child) else leaves_with_path(child, _is_node)
         for path, part in parts:
             if _is_node(part):
                 yield Accounted((name,), part, anywhere=True)

@@ -137,9 +137,27 @@ def _read(variable: Any, name: str) -> Array | PiecewiseArray | ShardedArray:
     return next(value.read() for value in _values(variable.get_raw_value()) if value.name == name)
 
 
+def leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
+    """The leaves of a tree that an object of NNX holds, each with JAX's path.
+
+    Raises:
+        UntrackableError: JAX cannot sort the keys of a dict.
+    """
+    try:
+        pairs: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
+    except (TypeError, ValueError) as error:
+        raise UntrackableError(
+            "JAX cannot list the values of a container that an object of NNX holds",
+            expected="dicts whose keys can be sorted",
+            found=f"{type(error).__name__}: {error}",
+            remedy="let the keys of each dict be all text or all numbers",
+        ) from error
+    return pairs
+
+
 def _leaves(held: Any) -> list[tuple[str, Any]]:
     """The leaves of a container, each with its path."""
-    pairs = jax.tree_util.tree_leaves_with_path(held, is_leaf=lambda each: isinstance(each, nnx.Variable))
+    pairs = leaves_with_path(held, lambda each: isinstance(each, nnx.Variable))
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in pairs]
 
 

@@ -182,3 +182,10 @@ def test_a_variable_whose_keys_jax_cannot_sort_is_not_restored(tmp_path):
     live.get_raw_value()[1] = jnp.zeros(2)
     with pytest.raises(milepost.UntrackableError, match="all text or all numbers"):
         milepost.jax.restore(path, {"v": live})
+
+
+def test_a_variable_in_the_value_of_a_variable_is_copied(tmp_path):
+    path = milepost.jax.save(tmp_path / "ckpt", {"w": jnp.ones(2)})
+    live = nnx.Variable({"inner": [nnx.Variable(jnp.zeros(2))]})
+    restored, _ = milepost.jax.restore(path, {"w": jnp.zeros(2), "v": live})
+    assert restored["v"].get_raw_value()["inner"][0] is not live.get_raw_value()["inner"][0]

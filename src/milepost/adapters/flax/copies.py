@@ -77,7 +77,7 @@ class _Copies:
             return self._change(obj)
         if issubclass(kind, VARIABLES):
             held = obj.get_raw_value()
-            new = self.of(held) if type(held) is jax.Ref else self._tree(held, self._change)
+            new = self.of(held) if type(held) is jax.Ref else _mapped(self._change, held, _is_sorted)
             return obj.var_type.from_metadata(new, obj.get_metadata())
         functions = nnx.graphlib.get_node_impl(obj)
         members, definition = functions.flatten(obj)
@@ -95,19 +95,7 @@ class _Copies:
         if kind is nnx.graphlib.StaticElem:
             return member.value
         value = member.value if kind is nnx.graphlib.DataElem else member
-        return self.of(value) if _is_shared(value) else self._tree(value, self._leaf)
-
-    def _tree(self, tree: Any, change: Callable[[Any], Any]) -> Any:
-        """A copy of a tree with other leaves. JAX would sort the keys of dicts, and refuse text beside numbers."""
-
-        def changed(each: Any) -> Any:
-            if type(each) not in _SORTED:
-                return change(each)
-            new = each.copy()
-            new.update((key, self._tree(member, change)) for key, member in each.items())
-            return new
-
-        return jax.tree.map(changed, tree, is_leaf=_is_mapped_whole)
+        return self.of(value) if _is_shared(value) else _mapped(self._leaf, value, _is_sorted_or_shared)
 
     def _leaf(self, leaf: Any) -> Any:
         return self.of(leaf) if _is_shared(leaf) else self._change(leaf)
@@ -119,7 +107,30 @@ def _is_shared(value: Any) -> bool:
     return kind is jax.Ref or issubclass(kind, VARIABLES) or nnx.graphlib.is_node_module(value)
 
 
-def _is_mapped_whole(value: Any) -> bool:
+def _mapped(change: Callable[[Any], Any], tree: Any, is_leaf: Callable[[Any], bool]) -> Any:
+    """A copy of a tree with other leaves. JAX would sort the keys of dicts, and refuse text beside numbers.
+
+    Args:
+        change: Returns the new leaf for an old one.
+        tree: The tree.
+        is_leaf: Whether a value is a leaf. It must be true of the dicts whose keys JAX sorts.
+    """
+
+    def changed(each: Any) -> Any:
+        if type(each) not in _SORTED:
+            return change(each)
+        new = each.copy()
+        new.update((key, _mapped(change, member, is_leaf)) for key, member in each.items())
+        return new
+
+    return jax.tree.map(changed, tree, is_leaf=is_leaf)
+
+
+def _is_sorted(value: Any) -> bool:
+    return type(value) in _SORTED
+
+
+def _is_sorted_or_shared(value: Any) -> bool:
     return type(value) in _SORTED or _is_shared(value)
 
 

@@ -227,9 +227,9 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
 
 def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
     """Whether a child keeps its own value. If so, the positions for it are removed."""
-    edges = deferred_on(holder)
-    saved = edges.get(name)  # once, since another thread may take it
-    if saved is None or not is_own(holder, child, saved):
+    edges = _entries.get(holder)
+    saved = None if edges is None else edges.get(name)  # once, since another thread may take it
+    if edges is None or saved is None or not is_own(holder, child, saved):
         return False
     in_list = isinstance(holder, list)
     deferred = [found[-1] for key, found in edges.items() if type(key) is str and (key == name or in_list)]
@@ -246,8 +246,12 @@ def take(holder: Any, name: str | SlotKey, child: Any) -> Any:
         name: Name of the edge, or the `SlotKey` of a slot variable.
         child: The child as `milepost.graph.traversal.live_children` returns it. It is a place if it has no identity.
     """
-    edges = deferred_on(holder)
-    positions = sorted([*edges.get(name, ()), *edges.get(ANY, ())], key=lambda each: -each.uid)
+    edges = _entries.get(holder)
+    if edges is None:
+        return child
+    positions = [*edges.get(name, ()), *edges.get(ANY, ())]
+    if len(positions) > 1:
+        positions.sort(key=lambda each: -each.uid)
     adapter = adapter_of(child) if positions else None
     if adapter is None:
         return child

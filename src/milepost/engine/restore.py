@@ -47,9 +47,12 @@ from milepost.graph.trees.places import places_in_use
 
 def _to_tell(objs: Sequence[Any]) -> Iterator[tuple[Adapter, Any]]:
     """The objects that are told when they have been restored, each after its adapter."""
-    adapters = {kind: adapter_of_type(kind) for kind in set(map(type, objs))}
-    telling = {kind: each for kind, each in adapters.items() if each is not None and "on_restored" in each.overrides}
-    return ((telling[type(obj)], obj) for obj in (objs if telling else ()) if type(obj) in telling)
+    telling: dict[type, Adapter] = {}
+    for kind in set(map(type, objs)):
+        adapter = adapter_of_type(kind)
+        if adapter is not None and "on_restored" in adapter.overrides:
+            telling[kind] = adapter
+    return ((telling[type(obj)], obj) for obj in objs if type(obj) in telling) if telling else iter(())
 
 
 def _tell_again(told: Sequence[tuple[Adapter, Any]]) -> None:

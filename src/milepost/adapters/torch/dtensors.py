@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from milepost.adapters.torch.layouts import STRIDES
+from milepost.adapters.torch.leaves import GRADIENT
 from milepost.adapters.torch.local_shards import (
     held_of,
     home_of_shard,
@@ -38,7 +39,7 @@ class DTensorAdapter(Adapter):
     """`torch.distributed.tensor.DTensor`, also as a parameter."""
 
     leaf = True
-    hints = frozenset({STRIDES})
+    hints = frozenset({STRIDES, GRADIENT})
 
     def handles(self, kind: type) -> bool:
         return is_dtensor_type(kind)
@@ -71,7 +72,7 @@ class DTensorAdapter(Adapter):
         ]
 
     def assign(self, obj: Any, arrays: Mapping[str, Any]) -> Any:
-        array = next(array for name, array in arrays.items() if name != STRIDES)
+        array = next(array for name, array in arrays.items() if name not in self.hints)
         found = held_of(obj)
         if local_of(obj).is_meta:
             _make_memory(obj)

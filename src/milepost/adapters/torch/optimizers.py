@@ -10,6 +10,8 @@ State does not exist before the first step. A restore makes it, with the saved t
 parameter's. State that exists is restored in place if it has the same type, shape and strides. State of a DTensor is made on its
 mesh: with its placements if it has its shape, and otherwise whole on every process, as PyTorch makes it; numbers are plain tensors.
 
+A parameter in the state is restored as a parameter (`leaves`).
+
 Some optimizers are saved by their ``state_dict`` alone, as plain state: those whose class or hooks change it, and those whose
 state cannot be divided, because one tensor is in several parts of it::
 
@@ -27,6 +29,7 @@ from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
 from milepost.adapters.torch.layouts import STRIDES, keep_layout, unlike_layout
+from milepost.adapters.torch.leaves import GRADIENT, is_leaf_with_gradient, keep_gradient
 from milepost.adapters.torch.local_shards import home_of_shard, is_dtensor, new_dtensor
 from milepost.adapters.torch.memory import saved_dtype, stored_as
 from milepost.adapters.torch.param_groups import ParamGroups, remember
@@ -49,6 +52,7 @@ _COMMON: Final = "state"
 _SAVED_WHOLE: Final = "saved whole"
 """The key of the view that records whether the state of an optimizer had to be saved as a whole when it was last examined."""
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
+_HINTS: Final = frozenset({STRIDES, GRADIENT})
 _PLAIN: Final = torch.optim.Optimizer
 _CHANGING: Final = torch.optim.LBFGS
 """The class whose state may be a number after one step and a tensor after the next."""
@@ -139,6 +143,8 @@ class OptimizerAdapter(Adapter):
             return _part(obj, variable, name)
         if not is_dtensor(value) and unlike_layout(value, variable):
             keep_layout(value)
+        if is_leaf_with_gradient(value) and _group_of(obj, value) is None:
+            keep_gradient(value)
         return value
 
     def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
@@ -146,10 +152,10 @@ class OptimizerAdapter(Adapter):
         group = _group_of(obj, variable)
         if group is None:
             return None
-        if TEXT in saved or not saved.keys() - {STRIDES} or isinstance(obj, _CHANGING):
+        if TEXT in saved or not saved.keys() - _HINTS or isinstance(obj, _CHANGING):
             obj.state[variable][name] = None
             return _part(obj, variable, name)
-        (local_name, spec), *others = ((name, spec) for name, spec in saved.items() if name != STRIDES)
+        (local_name, spec), *others = ((name, spec) for name, spec in saved.items() if name not in _HINTS)
         dtype = saved_dtype(local_name, spec.dtype)
         if others or dtype is None:
             raise MismatchError(
@@ -172,6 +178,8 @@ class OptimizerAdapter(Adapter):
             slot = torch.empty_like(variable, dtype=dtype, device=device, requires_grad=False)
         else:
             slot = torch.empty(shape, dtype=dtype, device=device)
+        if GRADIENT in saved:
+            keep_gradient(slot)
         obj.state[variable][name] = slot
         return slot
 
@@ -190,6 +198,8 @@ class OptimizerAdapter(Adapter):
             return False
         if is_dtensor(value):
             return True
+        if GRADIENT in saved and not is_leaf_with_gradient(value):
+            return False
         return STRIDES not in saved and value.is_contiguous() and not unlike_layout(value, variable)
 
     def share_slot(self, obj: Any, variable: Any, name: str, slot: Any) -> Callable[[], object] | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 
 from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, kept, strides_to_save
+from milepost.adapters.torch.leaves import GRADIENT, before_gradient, gradient_to_save, kept_leaves, set_gradient
 from milepost.adapters.torch.local_shards import ORDINARY
 from milepost.adapters.torch.memory import (
     as_array,
@@ -32,13 +33,14 @@ from milepost.graph.omissions import Omission
 from milepost.tensor import DType, TensorSpec
 
 _INT64: Final = DType.of("int64")
+_BOOL: Final = DType.of("bool")
 
 
 class TensorAdapter(Adapter):
     """`torch.Tensor`, `torch.nn.Parameter`, and subclasses that consist of several tensors."""
 
     leaf = True
-    hints = frozenset({STRIDES})
+    hints = frozenset({STRIDES, GRADIENT})
     array_type = "torch.Tensor"
 
     def handles(self, kind: type) -> bool:
@@ -71,6 +73,9 @@ class TensorAdapter(Adapter):
         strides = strides_to_save(obj) if len(values) == 1 else None
         if strides is not None:
             values = [*values, Value(STRIDES, _INT64, strides.shape, strides, skipped_by_tensorflow=True)]
+        gradient = gradient_to_save(obj)
+        if gradient is not None:
+            values = [*values, Value(GRADIENT, _BOOL, gradient.shape, gradient, skipped_by_tensorflow=True)]
         return values
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
@@ -79,12 +84,23 @@ class TensorAdapter(Adapter):
         ):  # assigned only if it is reshaped: it gets other memory
             former = obj.data
             return lambda: setattr(obj, "data", former)
-        return super().before_assign(obj)
+        put_back = super().before_assign(obj)
+        if not kept_leaves.get(obj):
+            return put_back
+        become_again = before_gradient(obj)
+
+        def put_all_back() -> None:
+            put_back()
+            become_again()
+
+        return put_all_back
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        strides = arrays.get(STRIDES)
-        if strides is not None:
-            arrays = {name: array for name, array in arrays.items() if name != STRIDES}
+        strides, gradient = arrays.get(STRIDES), arrays.get(GRADIENT)
+        if strides is not None or gradient is not None:
+            arrays = {name: array for name, array in arrays.items() if name not in self.hints}
+        if gradient is not None and kept_leaves.get(obj):
+            set_gradient(obj, gradient)
         parts = _parts(obj)
         if len(parts) == 1 and _has_other_shape(obj, arrays):
             obj.data = as_tensor(arrays[stored_as(obj.dtype).name].copy(), obj.dtype).to(home_of(obj))
@@ -131,7 +147,7 @@ def _value(prefix: str, tensor: torch.Tensor) -> Value:
     if tensor.is_meta:
         return Value(name, stored.dtype, shape, lambda: no_value(tensor))
     must_have_memory(tensor)
-    destination = None if kept.get(tensor) else memory(tensor)
+    destination = None if kept.get(tensor) or kept_leaves.get(tensor) else memory(tensor)
     if destination is not None:
         return Value(name, stored.dtype, shape, destination, destination)
     return Value(name, stored.dtype, shape, lambda: as_array(tensor))

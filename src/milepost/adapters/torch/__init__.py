@@ -3,7 +3,7 @@
 ===============================================  ==================================================================
 `tensors`, `memory`, `layouts`                   tensors: their states, how arrays share their memory, their strides
 `dtensors`, `local_shards`, `placements`         tensors that are spread over processes: which boxes each of these holds
-`leaves`                                         parameters in the state of optimizers
+`hints`, `leaves`                                what is saved besides values; parameters in the state of optimizers
 `modules`, `accounts`                            the children of a module, and its ``state_dict``
 `reshaping`                                      modules that change the shapes of their tensors when they load state
 `optimizers`, `param_groups`, `schedulers`       adapters of optimizers and schedulers

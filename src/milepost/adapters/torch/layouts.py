@@ -16,21 +16,19 @@ from typing import Final
 import numpy as np
 import torch
 
+from milepost.adapters.torch.hints import keep_hint
 from milepost.errors import CorruptCheckpointError
 from milepost.graph.adapter import Array
-from milepost.graph.by_identity import ByIdentity
 
 STRIDES: Final = "strides"
 _MOST_UNUSED: Final = 4
 """A tensor with gaps may take this many times the memory of its elements. If it would take more, it is made without gaps."""
-kept: Final[ByIdentity[bool]] = ByIdentity()
-"""Tensors for which `keep_layout` was called."""
 
 
-def strides_to_save(tensor: torch.Tensor) -> Array | None:
-    """The strides of a tensor, or None if it is contiguous and `keep_layout` was not called for it."""
+def strides_to_save(tensor: torch.Tensor, *, keep: bool = False) -> Array | None:
+    """The strides of a tensor, or None if it is contiguous. ``keep`` says that `keep_layout` was called for it: then never None."""
     usual = tensor.is_contiguous() and (1 not in tensor.shape or tensor.stride() == _usual(tuple(tensor.shape)))
-    if (usual or not tensor.numel()) and not kept.get(tensor):
+    if (usual or not tensor.numel()) and not keep:
         return None
     return np.array(tensor.stride(), np.int64)
 
@@ -44,7 +42,7 @@ def unlike_layout(value: torch.Tensor, variable: torch.Tensor) -> bool:
 
 def keep_layout(tensor: torch.Tensor) -> None:
     """Makes later saves and restores keep the strides of this tensor."""
-    kept[tensor] = True
+    keep_hint(tensor, STRIDES)
 
 
 def empty_with_strides(like: torch.Tensor, device: torch.device, strides: Array) -> torch.Tensor:

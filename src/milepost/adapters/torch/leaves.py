@@ -16,13 +16,11 @@ from typing import Final
 import numpy as np
 import torch
 
+from milepost.adapters.torch.hints import keep_hint
 from milepost.errors import CorruptCheckpointError
 from milepost.graph.adapter import Array
-from milepost.graph.by_identity import ByIdentity
 
 GRADIENT: Final = "gradient"
-kept_leaves: Final[ByIdentity[bool]] = ByIdentity()
-"""Tensors for which `keep_gradient` was called."""
 
 
 def is_leaf_with_gradient(tensor: torch.Tensor) -> bool:
@@ -34,12 +32,12 @@ def is_leaf_with_gradient(tensor: torch.Tensor) -> bool:
 
 def keep_gradient(tensor: torch.Tensor) -> None:
     """Makes later saves and restores keep whether this tensor is a parameter, and whether it requires a gradient."""
-    kept_leaves[tensor] = True
+    keep_hint(tensor, GRADIENT)
 
 
 def gradient_to_save(tensor: torch.Tensor) -> Array | None:
-    """What is saved of a tensor besides its value, or None if `keep_gradient` was not called for it."""
-    if not kept_leaves.get(tensor) or not is_leaf_with_gradient(tensor):
+    """What is saved besides its value of a tensor for which `keep_gradient` was called. None if it has become a plain tensor."""
+    if not is_leaf_with_gradient(tensor):
         return None
     return np.array([type(tensor) is torch.nn.Parameter, tensor.requires_grad])
 

@@ -6,13 +6,14 @@ identity, so that optimizers and tied modules keep it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 
-from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, kept, strides_to_save
-from milepost.adapters.torch.leaves import GRADIENT, before_gradient, gradient_to_save, kept_leaves, set_gradient
+from milepost.adapters.torch.hints import hints_of
+from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, strides_to_save
+from milepost.adapters.torch.leaves import GRADIENT, before_gradient, gradient_to_save, set_gradient
 from milepost.adapters.torch.local_shards import ORDINARY
 from milepost.adapters.torch.memory import (
     as_array,
@@ -69,11 +70,11 @@ class TensorAdapter(Adapter):
         return [_value(prefix, part) for prefix, part in _parts(obj)]
 
     def values_to_save(self, obj: Any) -> Sequence[Value]:
-        values = self.values(obj)
-        strides = strides_to_save(obj) if len(values) == 1 else None
+        values, kept = self.values(obj), hints_of.get(obj) or ()
+        strides = strides_to_save(obj, keep=STRIDES in kept) if len(values) == 1 else None
         if strides is not None:
             values = [*values, Value(STRIDES, _INT64, strides.shape, strides, skipped_by_tensorflow=True)]
-        gradient = gradient_to_save(obj)
+        gradient = gradient_to_save(obj) if GRADIENT in kept else None
         if gradient is not None:
             values = [*values, Value(GRADIENT, _BOOL, gradient.shape, gradient, skipped_by_tensorflow=True)]
         return values
@@ -85,7 +86,7 @@ class TensorAdapter(Adapter):
             former = obj.data
             return lambda: setattr(obj, "data", former)
         put_back = super().before_assign(obj)
-        if not kept_leaves.get(obj):
+        if GRADIENT not in (hints_of.get(obj) or ()):
             return put_back
         become_again = before_gradient(obj)
 
@@ -97,9 +98,11 @@ class TensorAdapter(Adapter):
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
         strides, gradient = arrays.get(STRIDES), arrays.get(GRADIENT)
+        kept: Collection[str] = ()
         if strides is not None or gradient is not None:
             arrays = {name: array for name, array in arrays.items() if name not in self.hints}
-        if gradient is not None and kept_leaves.get(obj):
+            kept = hints_of.get(obj) or ()
+        if gradient is not None and GRADIENT in kept:
             set_gradient(obj, gradient)
         parts = _parts(obj)
         if len(parts) == 1 and _has_other_shape(obj, arrays):
@@ -107,7 +110,7 @@ class TensorAdapter(Adapter):
             return obj
         if len(parts) == 1 and obj.is_meta:
             return _materialised(obj, next(iter(arrays.values())), strides)
-        if strides is not None and kept.get(obj):
+        if strides is not None and STRIDES in kept:
             obj.data = empty_with_strides(obj, obj.device, strides)
             parts = _parts(obj)
         if len(parts) == 1 and not obj.is_contiguous() and _overlaps_itself(obj):
@@ -147,7 +150,7 @@ def _value(prefix: str, tensor: torch.Tensor) -> Value:
     if tensor.is_meta:
         return Value(name, stored.dtype, shape, lambda: no_value(tensor))
     must_have_memory(tensor)
-    destination = None if kept.get(tensor) or kept_leaves.get(tensor) else memory(tensor)
+    destination = None if hints_of.get(tensor) else memory(tensor)
     if destination is not None:
         return Value(name, stored.dtype, shape, destination, destination)
     return Value(name, stored.dtype, shape, lambda: as_array(tensor))

@@ -1,0 +1,17 @@
+"""Which tensors are saved with more than their values, because a restore needs it to make them again: `layouts` and `leaves`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+from milepost.graph.by_identity import ByIdentity
+
+hints_of: Final[ByIdentity[frozenset[str]]] = ByIdentity()
+"""The names of what `keep_hint` was called with, for each tensor that it was called for."""
+
+
+def keep_hint(tensor: torch.Tensor, name: str) -> None:
+    """Makes later saves and restores keep what this name stands for."""
+    hints_of[tensor] = (hints_of.get(tensor) or frozenset()) | {name}

@@ -224,6 +224,21 @@ class TestLatest:
         assert storage.list("run") == []
 
 
+    @pytest.mark.parametrize("verify", ["checksums", "files", "none"])
+    def test_a_writer_that_is_faster_than_the_reader_does_not_hide_its_checkpoints(self, tmp_path: Path, verify: Any) -> None:
+        """Each checkpoint that the reader knows of is gone when it is looked at, a hundred times."""
+        saved = 0
+
+        def read_state() -> CheckpointState:
+            nonlocal saved
+            saved += 1
+            if saved == 200:  # the state is read once or twice for each attempt
+                commit_bundle(STORAGE, f"{tmp_path}/x-200", values(200))
+            return CheckpointState(f"{tmp_path}/x-{min(saved, 200)}", (f"{tmp_path}/x-{min(saved, 200)}",))
+
+        assert directory_module.newest_good(STORAGE, read_state, verify) == f"{tmp_path}/x-200"
+
+
 class TestIterator:
     def test_yields_each_new_latest(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """And skips those in between that were never seen as the latest."""

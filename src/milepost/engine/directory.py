@@ -41,7 +41,9 @@ Verification = Literal["checksums", "files", "none"]
 
 _POLL_SECONDS: Final = 1.0
 _MOST_REMEMBERED: Final = 64
-_MOST_ATTEMPTS: Final = 20
+_MOST_VERIFIED: Final = 10
+"""Checkpoints may be saved and removed faster than their bytes can be read. Attempts after so many compare only sizes."""
+_MOST_ATTEMPTS: Final = 1000
 _MOST_SHARDS: Final = 1000
 """The most data files that are looked for by name. If there are more, the directory is listed."""
 
@@ -167,8 +169,7 @@ def newest_good(
             return None
         problems: dict[str, MilepostError] = {}
         note = problems.__setitem__
-        # Checkpoints may be saved faster than their bytes can be read, so the last attempt compares only sizes.
-        level = verify if attempt < _MOST_ATTEMPTS - 1 or verify == "none" else "files"
+        level = verify if attempt < _MOST_VERIFIED or verify == "none" else "files"
         found = next(good_checkpoints(storage, state.newest_first(), level, note), None)
         if found is None and not listed_only:
             found = next(good_checkpoints(storage, older_of_series(storage, state), level, note), None)

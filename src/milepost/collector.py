@@ -6,7 +6,7 @@ import gc
 import threading
 from collections.abc import Container
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from milepost.forks import ForkableLock, register_at_fork
 
@@ -15,7 +15,7 @@ QUICK: Final = 64 << 20
 
 _FEW: Final = 64
 _NOTHING: Final = nullcontext()
-_lock: Final = ForkableLock()
+_lock: Final[Any] = ForkableLock()
 _inside: Final[dict[int, int]] = {}
 """The thread of each pause, by the identity of its object."""
 _resume: Final[list[bool]] = [False]
@@ -28,32 +28,43 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
     A walk over a large graph makes hundreds of thousands of objects and no garbage, and each collection visits all of
     them again. That takes a third of the time for 20,000 variables, and two thirds for 200,000.
 
-    Ctrl-C may interrupt the methods too, so the pause ends at the latest with the object.
+    Ctrl-C may interrupt the methods too, at any instruction. So the pause ends at the latest with the object, and so does the
+    hold of this thread on the lock.
     """
 
     def __enter__(self) -> Self:
-        thread = threading.get_ident()
-        with _lock:
+        try:
+            _lock.acquire()  # not by `with`, whose block an interrupt may prevent from beginning when the lock is taken
             if not _inside:
                 _resume[0] = gc.isenabled()
-            _inside[id(self)] = thread
+            _inside[id(self)] = threading.get_ident()
             gc.disable()
+        finally:
+            while _lock._is_owned():
+                _lock.release()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with _lock:
+        try:
+            _lock.acquire()
             if id(self) in _inside:
                 if len(_inside) == 1 and _resume[0]:
                     gc.enable()
                 del _inside[id(self)]  # last: if Ctrl-C comes before it, the end of the object does all of this again
+        finally:
+            while _lock._is_owned():
+                _lock.release()
 
     def end(self) -> None:
         """Ends the pause before the block ends. A second call does nothing."""
         self.__exit__()
 
-    def __del__(self, inside: Container[int] = _inside) -> None:  # when the interpreter ends, the name may be gone
+    def __del__(self, inside: Container[int] = _inside, lock: Any = _lock) -> None:
+        # When the interpreter ends, the names of the module may be gone.
         if id(self) in inside:
             self.__exit__()
+        while lock._is_owned():  # an interrupt came before its release
+            lock.release()
 
     def _recreate_cm(self) -> Self:
         return type(self)()  # each call of a decorated function is a pause of its own

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -62,13 +63,18 @@ def paused_once():
         pass
 
 
+def ends_an_object(frame):
+    """Python prints what is raised here, and goes on."""
+    return frame is not None and (frame.f_code.co_name == "__del__" or ends_an_object(frame.f_back))
+
+
 def interrupted_at(count, run):
     """Raises KeyboardInterrupt before instruction number ``count`` of the pause. Returns whether there is such an instruction."""
     left = count
 
     def trace(frame, event, _):
         nonlocal left
-        if frame.f_code.co_filename != collector.__file__ or frame.f_code.co_name == "__del__":
+        if frame.f_code.co_filename != collector.__file__ or ends_an_object(frame):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
@@ -95,8 +101,15 @@ def test_a_pause_that_is_interrupted_at_any_instruction_ends():
     while interrupted_at(count, paused_once):
         assert gc.isenabled(), f"interrupted at instruction {count}"
         assert not collector._inside
+        assert is_free(collector._lock), f"interrupted at instruction {count}"
         count += 1
     assert count > 30
+
+
+def is_free(lock):
+    """Whether another thread can take the lock."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lock.acquire, timeout=10).result() and (pool.submit(lock.release).result() or True)
 
 
 def test_a_pause_that_outlives_the_names_of_its_module_prints_nothing(monkeypatch):

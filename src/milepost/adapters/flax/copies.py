@@ -77,7 +77,12 @@ class _Copies:
             return self._change(obj)
         if issubclass(kind, VARIABLES):
             held = obj.get_raw_value()
-            new = self.of(held) if type(held) is jax.Ref else _mapped(self._change, held, _is_sorted)
+            if type(held) is jax.Ref:
+                new = self.of(held)
+            elif isinstance(held, (jax.Array, np.ndarray)):  # which most are
+                new = self._change(held)
+            else:
+                new = _mapped(self._change, held, _is_sorted)
             return obj.var_type.from_metadata(new, obj.get_metadata())
         functions = nnx.graphlib.get_node_impl(obj)
         members, definition = functions.flatten(obj)

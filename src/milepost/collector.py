@@ -6,7 +6,7 @@ import gc
 import threading
 from collections.abc import Container
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from milepost.forks import ForkableLock, register_at_fork
 
@@ -15,7 +15,7 @@ QUICK: Final = 64 << 20
 
 _FEW: Final = 64
 _NOTHING: Final = nullcontext()
-_lock: Final[Any] = ForkableLock()
+_lock: Final = ForkableLock()
 _inside: Final[dict[int, int]] = {}
 """The thread of each pause, by the identity of its object."""
 _resume: Final[list[bool]] = [False]
@@ -40,7 +40,7 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
             _inside[id(self)] = threading.get_ident()
             gc.disable()
         finally:
-            while _lock._is_owned():
+            while _lock.is_owned():
                 _lock.release()
         return self
 
@@ -52,18 +52,18 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
                     gc.enable()
                 del _inside[id(self)]  # last: if Ctrl-C comes before it, the end of the object does all of this again
         finally:
-            while _lock._is_owned():
+            while _lock.is_owned():
                 _lock.release()
 
     def end(self) -> None:
         """Ends the pause before the block ends. A second call does nothing."""
         self.__exit__()
 
-    def __del__(self, inside: Container[int] = _inside, lock: Any = _lock) -> None:
+    def __del__(self, inside: Container[int] = _inside, lock: ForkableLock = _lock) -> None:
         # When the interpreter ends, the names of the module may be gone.
         if id(self) in inside:
             self.__exit__()
-        while lock._is_owned():  # an interrupt came before its release
+        while lock.is_owned():  # an interrupt came before its release
             lock.release()
 
     def _recreate_cm(self) -> Self:

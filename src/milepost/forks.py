@@ -39,6 +39,9 @@ class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotat
         ...     pass
     """
 
+    is_owned: Callable[..., bool] = _thread.RLock._is_owned  # type: ignore[attr-defined]  # what conditions of `threading` call
+    """Whether this thread holds it."""
+
     def __init__(self) -> None:
         super().__init__()
         _locks.add(self)

@@ -223,9 +223,10 @@ class TestLatest:
         remove_checkpoint("run/ckpt-1", storage=storage)
         assert storage.list("run") == []
 
-
     @pytest.mark.parametrize("verify", ["checksums", "files", "none"])
-    def test_a_writer_that_is_faster_than_the_reader_does_not_hide_its_checkpoints(self, tmp_path: Path, verify: Any) -> None:
+    def test_a_writer_that_is_faster_than_the_reader_does_not_hide_its_checkpoints(
+        self, tmp_path: Path, verify: Any
+    ) -> None:
         """Each checkpoint that the reader knows of is gone when it is looked at, a hundred times."""
         saved = 0
 

@@ -25,8 +25,8 @@ MODULES = [
 ]
 WITH_FRAMEWORKS = ["milepost.jax", "milepost.keras", "milepost.tf_keras"]
 SUITES = [milepost.testing.specimen.Specimen, milepost.testing.storage_suite.Bench]
-MADE_BY_RESTORES = {"CheckpointLoadStatus", "NameBasedStatus"}
-"""Statuses that `restore` returns, and nobody else makes."""
+MADE_BY_FUNCTIONS = {"CheckpointLoadStatus", "NameBasedStatus", "Drawing"}
+"""What `restore` and `draw_graph` return, and nobody else makes."""
 
 
 def public(module):
@@ -60,7 +60,7 @@ def callables_of(value):
                 continue
             for name, member in vars(kind).items():
                 function = getattr(member, "__func__", member)
-                of_users = name != "__init__" or value.__name__ not in MADE_BY_RESTORES
+                of_users = name != "__init__" or value.__name__ not in MADE_BY_FUNCTIONS
                 if inspect.isfunction(function) and of_users and (name[0] != "_" or name == "__init__"):
                     yield function
 

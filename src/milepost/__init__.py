@@ -88,6 +88,8 @@ if TYPE_CHECKING:
     from milepost.graph import Variable as Variable
     from milepost.manager import CheckpointManager as CheckpointManager
     from milepost.tensor import DType as DType
+    from milepost.tools.drawing import Drawing as Drawing
+    from milepost.tools.drawing import draw_graph as draw_graph
 
 __version__ = "0.1.0"
 
@@ -148,6 +150,7 @@ _MODULES: Final = {
     "milepost.graph": ["Module", "NoDependency", "PythonState", "SlotOwner", "TensorState", "Variable"],
     "milepost.manager": ["CheckpointManager"],
     "milepost.tensor": ["DType"],
+    "milepost.tools.drawing": ["Drawing", "draw_graph"],
 }
 """The public names, by the module that has each. The imports above tell type checkers and editors the same."""
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}

@@ -7,12 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from milepost.conversion.output_file import is_written_to, write_text
-from milepost.engine.load import read_object_graph
-from milepost.errors import KeyNotFoundError, UnsupportedError
-from milepost.foreign import ForeignReader
-from milepost.graph.keys import unescape
-from milepost.graph.object_graph import ObjectGraph
-from milepost.tools import amounts
 from milepost.tools.arguments import (
     SUCCESS,
     add_checkpoint,
@@ -23,12 +17,10 @@ from milepost.tools.arguments import (
     natural,
     positive,
 )
+from milepost.tools.drawing import drawing_of
 from milepost.tools.fitting import NAMES, Column
-from milepost.tools.named import kind_of, open_named
-from milepost.tools.names import typed
-from milepost.tools.picture import MOST_NODES, find_node, picture_of, tree_rows
-from milepost.tools.svg import to_dot, to_svg
-from milepost.tools.tensors import rows_of
+from milepost.tools.named import open_named
+from milepost.tools.picture import MOST_NODES, tree_rows
 from milepost.tools.terminal import is_terminal, line, note, print_json, shown, table
 
 _COLUMNS = (Column("NAME", style=NAMES, folds=True), Column("OBJECT", folds=True))
@@ -81,28 +73,10 @@ def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     check_output(options, ".svg", ".dot")
     with open_named(options.checkpoint) as reader:
-        graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
-        if graph is None:
-            is_foreign = isinstance(reader, ForeignReader)
-            raise UnsupportedError(
-                "files of other libraries have no object graph to draw"
-                if is_foreign
-                else "a checkpoint of names, as TensorFlow 1 writes it, has no object graph to draw",
-                file=reader.prefix,
-                expected="a checkpoint of milepost, or of tf.train.Checkpoint",
-                found=f"a {kind_of(reader)}" if is_foreign else "a checkpoint of names",
-                remedy=f"list its tensors: milepost show {reader.prefix}",
-            )
-        rows = rows_of(reader)
         prefix = reader.prefix
-    picture = picture_of(
-        graph,
-        {row.key: row.spec for row in rows},
-        sizes={row.key: row.size for row in rows},
-        root=_root(graph, options.root),
-        depth=options.depth,
-        limit=options.limit,
-    )
+        remedy = f"list its tensors: milepost show {prefix}"
+        drawing = drawing_of(reader, options.root, options.depth, options.limit, remedy=remedy)
+    picture = drawing.picture
     if options.json:
         print_json(
             {
@@ -116,26 +90,10 @@ def run(options: argparse.Namespace) -> int:
         table(_COLUMNS, tree_rows(picture))
         note("-o FILE.svg draws it")
         return SUCCESS
-    draw = to_dot if (options.output or "").lower().endswith(".dot") else to_svg
-    text = draw(picture, f"Object graph of {prefix}")
+    text = drawing.dot if (options.output or "").lower().endswith(".dot") else drawing.svg
     if options.output is None:
         print(text, end="")
         return SUCCESS
     write_text(options.output, text)
-    folded = sum(node.folded for node in picture.nodes)
-    more = f", {folded:,} more objects folded" if folded else ""
-    drawn = f"{amounts.plural(len(picture.nodes), 'node')}, {amounts.plural(len(picture.edges), 'edge')}"
-    (note if is_written_to(options.output) else line)(f"{shown(options.output)}: {drawn}{more}")
+    (note if is_written_to(options.output) else line)(f"{shown(options.output)}: {drawing.counts}")
     return SUCCESS
-
-
-def _root(graph: ObjectGraph, text: str) -> str:
-    """The path of names of edges that a user means, who may have typed it as it was printed, or as it is in keys."""
-    path = typed(text, [edge.name for node in graph.nodes for edge in node.children])
-    try:
-        find_node(graph, path)
-    except KeyNotFoundError:
-        plain = "/".join(map(unescape, path.split("/")))
-        if plain != path:
-            return plain
-    return path

@@ -1,0 +1,229 @@
+"""Drawings of object graphs, for programs and notebooks: of live objects, and of checkpoints."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from milepost.bundle import BundleReader
+from milepost.checkpoint import Checkpoint, TrackableView
+from milepost.checkpoint.checkpoint import view_of
+from milepost.conversion.output_file import write_text
+from milepost.engine.arguments import is_whole_number, wrong
+from milepost.engine.load import read_object_graph
+from milepost.engine.options import CheckpointOptions
+from milepost.engine.save import read_state
+from milepost.errors import ArgumentError, KeyNotFoundError, UnsupportedError
+from milepost.foreign import ForeignReader
+from milepost.graph.description import counted, of_file
+from milepost.graph.description import kind_of as class_of
+from milepost.graph.keys import unescape
+from milepost.graph.object_graph import ObjectGraph
+from milepost.manager import CheckpointManager
+from milepost.storage import Storage
+from milepost.storage.checked import checked
+from milepost.storage.paths import check_not_empty, plain_path
+from milepost.tensor import TensorSpec
+from milepost.tools.named import kind_of, open_named
+from milepost.tools.names import typed
+from milepost.tools.picture import Picture, find_node, picture_of
+from milepost.tools.svg import to_dot, to_svg
+from milepost.tools.tensors import rows_of
+
+
+@dataclass(frozen=True, repr=False)
+class Drawing:
+    """An object graph that `draw_graph` has drawn. A notebook shows it as a picture.
+
+    Attributes:
+        of: What is drawn: the path of the checkpoint, or the class of the object.
+        picture: The nodes and edges that are drawn, as plain data.
+
+    Example:
+        >>> import milepost
+        >>> drawing = milepost.draw_graph(milepost.Checkpoint(v=milepost.Variable([1.0, 2.0])))
+        >>> drawing.svg[:4], drawing.dot.splitlines()[0]
+        ('<svg', 'digraph "Object graph of milepost.Checkpoint" {')
+    """
+
+    of: str
+    picture: Picture
+
+    @cached_property
+    def svg(self) -> str:
+        """The drawing as an SVG document, which refers to nothing outside of it."""
+        return to_svg(self.picture, self._title)
+
+    @cached_property
+    def dot(self) -> str:
+        """The drawing in Graphviz' language."""
+        return to_dot(self.picture, self._title)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the drawing to a file. A file that exists is replaced.
+
+        Args:
+            path: A path that ends in ``.svg`` or ``.dot``.
+
+        Raises:
+            ArgumentError: It ends in something else.
+            StorageError: The file cannot be written.
+        """
+        name = plain_path(path)
+        ending = os.path.splitext(name)[1].lower()
+        if ending not in (".svg", ".dot"):
+            raise ArgumentError(
+                "a drawing is written as SVG or in Graphviz' language",
+                file=name,
+                expected="a path that ends in .svg or .dot",
+                found=repr(name),
+            )
+        write_text(name, self.svg if ending == ".svg" else self.dot)
+
+    def __repr__(self) -> str:
+        return of_file(self, self.of, self.counts)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    @property
+    def counts(self) -> str:
+        """How much is drawn, and how much is folded, in a few words."""
+        nodes, edges = self.picture.nodes, self.picture.edges
+        folded = sum(node.folded for node in nodes)
+        more = f", {folded:,} more objects folded" if folded else ""
+        return f"{counted(len(nodes), 'node')}, {counted(len(edges), 'edge')}{more}"
+
+    @property
+    def _title(self) -> str:
+        return f"Object graph of {self.of}"
+
+
+def draw_graph(
+    source: Any,
+    *,
+    root: str = "",
+    depth: int | None = None,
+    limit: int | None = None,
+    storage: Storage | None = None,
+) -> Drawing:
+    """Draws the object graph of a live object, or of a checkpoint, as ``milepost graph`` does: optimizers red, variables blue, slot
+    variables orange, other objects black.
+
+    Of a live object, the drawing shows what a save would write. No file is written. Values are read as a save reads them.
+
+    Args:
+        source: A live object: a `Checkpoint`, a `CheckpointManager`, or any object that can be saved, such as a model. Or the path of a
+            checkpoint, of a SavedModel, or of a directory of checkpoints, whose latest is drawn.
+        root: The path to the first object to draw: names joined by ``/``. By default the root of the graph.
+        depth: The largest number of edges to follow from there; by default any number.
+        limit: The largest number of nodes to draw, at least 1. By default 60, or any number if there is a depth. What has no room is
+            folded into nodes that say how many objects and bytes they stand for.
+        storage: Where the checkpoint is; by default on this machine.
+
+    Returns:
+        The drawing. A notebook shows it; ``svg``, ``dot`` and ``write()`` give it to others.
+
+    Raises:
+        UntrackableError: The live object, or one below it, cannot be saved.
+        UnsupportedError: The file has no object graph: it is one of another library, or a checkpoint of names, as TensorFlow 1 writes it.
+        CheckpointNotFoundError: There is no such checkpoint.
+        CorruptCheckpointError: The checkpoint is damaged.
+        KeyNotFoundError: There is no object at ``root``.
+        ArgumentError: ``depth`` is negative, or ``limit`` is not positive.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> checkpoint = milepost.Checkpoint(net=milepost.Checkpoint(w=milepost.Variable(1.0)))
+        >>> milepost.draw_graph(checkpoint)
+        <milepost.Drawing 'milepost.Checkpoint': 3 nodes, 2 edges>
+        >>> path = checkpoint.write(tempfile.mkdtemp() + "/ckpt")
+        >>> drawing = milepost.draw_graph(path, root="net")
+        >>> [node.label for node in drawing.picture.nodes]
+        ['', 'float32[]']
+    """
+    _check_number("depth", depth, 0)
+    _check_number("limit", limit, 1)
+    if not isinstance(source, (str, os.PathLike)):
+        return _of_live(source, root, depth, limit)
+    path = plain_path(source)
+    check_not_empty(path)
+    with open_named(path, checked(storage)) as reader:
+        return drawing_of(reader, root, depth, limit, remedy="look at its tensors with milepost.load_checkpoint()")
+
+
+def drawing_of(reader: BundleReader, root: str, depth: int | None, limit: int | None, *, remedy: str) -> Drawing:
+    """Draws an open checkpoint. Only its index and its object graph are read.
+
+    Args:
+        reader: The checkpoint.
+        root: As for `draw_graph`.
+        depth: As for `draw_graph`.
+        limit: As for `draw_graph`.
+        remedy: What to do if the file has no object graph.
+
+    Raises:
+        UnsupportedError: It has none.
+        KeyNotFoundError: There is no object at ``root``.
+    """
+    graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
+    if graph is None:
+        is_foreign = isinstance(reader, ForeignReader)
+        raise UnsupportedError(
+            "files of other libraries have no object graph to draw"
+            if is_foreign
+            else "a checkpoint of names, as TensorFlow 1 writes it, has no object graph to draw",
+            file=reader.prefix,
+            expected="a checkpoint of milepost, or of tf.train.Checkpoint",
+            found=f"a {kind_of(reader)}" if is_foreign else "a checkpoint of names",
+            remedy=remedy,
+        )
+    rows = rows_of(reader)
+    picture = picture_of(
+        graph,
+        {row.key: row.spec for row in rows},
+        sizes={row.key: row.size for row in rows},
+        root=_path_in(graph, root),
+        depth=depth,
+        limit=limit,
+    )
+    return Drawing(reader.prefix, picture)
+
+
+def _check_number(name: str, number: Any, least: int) -> None:
+    expected = f"a whole number from {least} on, or None"
+    if number is None:
+        return
+    if not is_whole_number(number):
+        raise wrong(name, number, expected)
+    if number < least:
+        raise ArgumentError(f"{name} must be at least {least}", key=name, expected=expected, found=number)
+
+
+def _of_live(source: Any, root: str, depth: int | None, limit: int | None) -> Drawing:
+    live = source.checkpoint if isinstance(source, CheckpointManager) else source
+    view = view_of(live) if isinstance(live, Checkpoint) else (TrackableView(live).root, ())
+    state = read_state(*view, CheckpointOptions())
+    picture = picture_of(
+        state.graph,
+        {write.key: str(TensorSpec(write.dtype, write.shape)) for write in state.writes},
+        sizes={write.key: write.nbytes for write in state.writes},
+        root=_path_in(state.graph, root),
+        depth=depth,
+        limit=limit,
+    )
+    return Drawing(class_of(source), picture)
+
+
+def _path_in(graph: ObjectGraph, text: str) -> str:
+    """The path of names of edges that a user means, who may have typed it as it was printed, or as it is in keys."""
+    path = typed(text, [edge.name for node in graph.nodes for edge in node.children])
+    try:
+        find_node(graph, path)
+    except KeyNotFoundError:
+        plain = "/".join(map(unescape, path.split("/")))
+        if plain != path:
+            return plain
+    return path

@@ -23,9 +23,9 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.engine.save import Member, State
 from milepost.engine.temporary import Temporary
-from milepost.engine.together import Message, Rounds, divide_share, plan_share, save_as_first, save_as_other
-from milepost.engine.together.plan import is_small
-from milepost.engine.together.rounds import Session
+from milepost.engine.together.plan import is_small, plan_share
+from milepost.engine.together.rounds import Message, Rounds, Session
+from milepost.engine.together.save import divide_share, save_as_first, save_as_other
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.storage import MemoryStorage
 from milepost.tensor import DType, Shard, ShardedArray, TensorSlice, TensorSpec

@@ -117,10 +117,20 @@ def become(request: Request) -> None:
     exec(compile(code, source or "<string>", "exec"), main.__dict__)
 
 
+MODULES = (
+    "milepost.checkpoint.load_tree",
+    "milepost.checkpoint.views",
+    "milepost.checkpoint.weights",
+    "milepost.engine.together.save",
+    "milepost.manager",
+)
+"""Modules that the programs use. `import milepost` alone imports few of them."""
+
+
 def start(descriptor: int, names: list[str]) -> None:
     """Imports modules, and serves on an inherited socket."""
     gc.disable()  # while modules are imported, there is nothing to find
-    for name in (*names, "milepost.checkpoint", "milepost.manager"):  # `import milepost` alone imports little
+    for name in (*names, *MODULES):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # else each process would copy what it only looks at

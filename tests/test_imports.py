@@ -14,8 +14,9 @@ DECLARED = {
     for node in ast.walk(ast.parse(Path(milepost.__file__).read_text(encoding="utf-8")))
     if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("milepost.")
     for alias in node.names
+    if alias.asname is not None
 }
-"""The module of each public name, as type checkers see it."""
+"""The module of each public name, as type checkers see it: a name is public if it is imported as itself."""
 
 
 def in_new_process(code):
@@ -71,14 +72,48 @@ def test_a_star_import_gives_the_public_names():
     assert in_new_process(code) == ["Checkpoint", "latest_checkpoint"]
 
 
-@pytest.mark.parametrize("name", ["_hashlib", "argparse", "decimal", "difflib", "fractions", "html", "pathlib", "uuid"])
-def test_a_first_save_and_restore_import_no_module_that_only_errors_and_notebooks_need(name, tmp_path):
-    code = f"""
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    """The modules that the first save and the first restore of a program with NumPy import."""
+    path = str(tmp_path_factory.mktemp("first") / "ckpt")
+    return in_new_process(f"""
 import sys
 import numpy
 before = set(sys.modules)
 import milepost
-milepost.Checkpoint(v=numpy.zeros(3)).read(milepost.Checkpoint(v=numpy.ones(3)).write({str(tmp_path / "ckpt")!r})).assert_consumed()
-print(*({{{name!r}}} & set(sys.modules) - before))
-"""
-    assert in_new_process(code) == []
+milepost.Checkpoint(v=numpy.zeros(3)).read(milepost.Checkpoint(v=numpy.ones(3)).write({path!r})).assert_consumed()
+print(*(set(sys.modules) - before))
+""")
+
+
+@pytest.mark.parametrize("name", ["_hashlib", "argparse", "decimal", "difflib", "fractions", "html", "pathlib", "uuid"])
+def test_a_first_save_and_restore_import_no_module_that_only_errors_and_notebooks_need(name, imported):
+    assert name not in imported
+
+
+@pytest.mark.parametrize("name", ["google.protobuf.descriptor_pb2", "importlib.util", "zipfile"])
+def test_a_first_save_and_restore_import_no_module_that_other_uses_need(name, imported):
+    assert name not in imported
+
+
+def test_a_first_save_and_restore_import_nothing_that_reads_files_of_other_libraries(imported):
+    assert [name for name in imported if name.startswith("milepost.foreign")] == []
+
+
+def test_a_first_save_and_restore_import_nothing_that_reads_checkpoints_of_version_1(imported):
+    assert "milepost.bundle.legacy" not in imported
+
+
+def test_a_process_that_is_alone_imports_nothing_for_messages_to_others(imported):
+    found = {name for name in imported if name.startswith("milepost.engine.together.")}
+    assert found == {"milepost.engine.together.find", "milepost.engine.together.own_values"}
+
+
+@pytest.mark.parametrize("name", ["load_tree", "reader", "save_tree", "views", "weights"])
+def test_a_checkpoint_does_not_import_the_functions_beside_it(name, imported):
+    assert f"milepost.checkpoint.{name}" not in imported
+
+
+def test_the_garbage_collector_runs_as_before_after_a_name_is_imported():
+    code = "import gc, milepost; milepost.Checkpoint; print(gc.isenabled()); gc.disable(); milepost.save; print(gc.isenabled())"
+    assert in_new_process(code) == ["True", "False"]

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from milepost import retention as retention
     from milepost import storage as storage
     from milepost.adapters.random_state import RandomState as RandomState
-    from milepost.checkpoint import Checkpoint as Checkpoint
-    from milepost.checkpoint import CheckpointReader as CheckpointReader
-    from milepost.checkpoint import CheckpointView as CheckpointView
-    from milepost.checkpoint import TrackableView as TrackableView
-    from milepost.checkpoint import list_variables as list_variables
-    from milepost.checkpoint import load as load
-    from milepost.checkpoint import load_checkpoint as load_checkpoint
-    from milepost.checkpoint import load_variable as load_variable
-    from milepost.checkpoint import load_weights as load_weights
-    from milepost.checkpoint import save as save
-    from milepost.checkpoint import save_weights as save_weights
-    from milepost.checkpoint import to_state_dict as to_state_dict
+    from milepost.checkpoint.checkpoint import Checkpoint as Checkpoint
+    from milepost.checkpoint.load_tree import load as load
+    from milepost.checkpoint.load_tree import to_state_dict as to_state_dict
+    from milepost.checkpoint.reader import CheckpointReader as CheckpointReader
+    from milepost.checkpoint.reader import list_variables as list_variables
+    from milepost.checkpoint.reader import load_checkpoint as load_checkpoint
+    from milepost.checkpoint.reader import load_variable as load_variable
+    from milepost.checkpoint.save_tree import save as save
+    from milepost.checkpoint.views import CheckpointView as CheckpointView
+    from milepost.checkpoint.views import TrackableView as TrackableView
+    from milepost.checkpoint.weights import load_weights as load_weights
+    from milepost.checkpoint.weights import save_weights as save_weights
     from milepost.conversion import Conversion as Conversion
     from milepost.conversion import convert as convert
     from milepost.coordination import Coordinator as Coordinator
@@ -95,20 +95,12 @@ __version__ = "0.1.0"
 
 _MODULES: Final = {
     "milepost.adapters.random_state": ["RandomState"],
-    "milepost.checkpoint": [
-        "Checkpoint",
-        "CheckpointReader",
-        "CheckpointView",
-        "TrackableView",
-        "list_variables",
-        "load",
-        "load_checkpoint",
-        "load_variable",
-        "load_weights",
-        "save",
-        "save_weights",
-        "to_state_dict",
-    ],
+    "milepost.checkpoint.checkpoint": ["Checkpoint"],
+    "milepost.checkpoint.load_tree": ["load", "to_state_dict"],
+    "milepost.checkpoint.reader": ["CheckpointReader", "list_variables", "load_checkpoint", "load_variable"],
+    "milepost.checkpoint.save_tree": ["save"],
+    "milepost.checkpoint.views": ["CheckpointView", "TrackableView"],
+    "milepost.checkpoint.weights": ["load_weights", "save_weights"],
     "milepost.conversion": ["Conversion", "convert"],
     "milepost.coordination": ["Coordinator", "FileCoordinator"],
     "milepost.engine.directory": [
@@ -175,7 +167,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__]
         )
-    value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    from milepost.collector import collection_paused  # here, because `import milepost` imports no other module
+
+    with collection_paused():  # an import makes many objects and no garbage
+        value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
     return value
 
 

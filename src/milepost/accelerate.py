@@ -14,7 +14,7 @@ from typing import Any as _Any
 
 from milepost.adapters.accelerate.private import prepared as _prepared
 from milepost.adapters.random_state import RandomState as _RandomState
-from milepost.checkpoint import Checkpoint as _Checkpoint
+from milepost.checkpoint.checkpoint import Checkpoint as _Checkpoint
 from milepost.errors import UnsupportedError as _UnsupportedError
 from milepost.trainers.positions import DataPosition
 

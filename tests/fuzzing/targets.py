@@ -26,12 +26,12 @@ from milepost.bundle import BundleWriter, data_path, index_path, open_bundle, st
 from milepost.bundle.messages import BundleEntry, BundleHeader
 from milepost.coding import ordered, snappy
 from milepost.coding.crc32c import crc32c, mask
+from milepost.coding.json_data import parse_json
 from milepost.engine import metadata
 from milepost.engine.pins import notes
 from milepost.engine.state_file import STATE_FILE
 from milepost.engine.temporary import temporaries
 from milepost.foreign import orbax
-from milepost.foreign.json_data import parse_json
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.plain_state.decoding import from_text
 from milepost.storage import LocalStorage, MemoryStorage

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.json_data import parse_json, parse_object
+from milepost.coding.json_data import parse_json, parse_object
 
 
 def safetensors(header, data=b""):

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import milepost
-import milepost.checkpoint  # by name, because `import milepost` alone imports little: each forked process would import it
+import milepost.checkpoint.checkpoint
+import milepost.engine.together.save  # by name, because `import milepost` alone imports little: each forked process would import it
 import milepost.manager
 from milepost.errors import MilepostError
 from tests.several.forked import PATIENCE, Journal, Launch

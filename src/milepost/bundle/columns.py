@@ -8,8 +8,7 @@ another form, such as those of tensors in pieces, and entries with something wro
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -40,8 +39,7 @@ _HALF: Final = np.uint64(32)
 """Half of the bits of a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """The fields of some entries, one column for each.
 
     Attributes:

@@ -12,7 +12,6 @@ import os
 from typing import Final
 
 from milepost.bundle.interface import BundleReader
-from milepost.bundle.legacy import LegacyReader
 from milepost.bundle.names import index_path, locate
 from milepost.bundle.reader import IndexedReader
 from milepost.errors import MilepostError, StorageError
@@ -42,6 +41,8 @@ def open_bundle(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReade
         return IndexedReader(storage, prefix, index_path(prefix))
     location = locate(storage, prefix)
     if location.version == 1:
+        from milepost.bundle.legacy import LegacyReader  # few checkpoints are so old
+
         return LegacyReader(storage, location.prefix, location.files)
     return IndexedReader(storage, location.prefix, location.files[0])
 

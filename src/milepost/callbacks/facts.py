@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from milepost.callbacks.nested import from_json, to_json
-from milepost.checkpoint import Checkpoint
+from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.graph import PythonState, Variable
 

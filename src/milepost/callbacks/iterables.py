@@ -14,7 +14,7 @@ from milepost.callbacks.indexed import SequenceSource
 from milepost.callbacks.own_state import OwnState
 from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach, Source, cannot_be_positioned, state_of
-from milepost.checkpoint import Checkpoint
+from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import MismatchError, warn
 from milepost.graph.adapter import adapter_of

@@ -21,7 +21,7 @@ from milepost.callbacks.others import CallbackStates, OtherCallbacks
 from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach
 from milepost.callbacks.triggers import EpochTriggers
-from milepost.checkpoint import Checkpoint
+from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.status import LoadStatus
 from milepost.errors import UnsupportedError, warn

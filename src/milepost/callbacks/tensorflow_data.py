@@ -21,7 +21,7 @@ from milepost.callbacks.feed import Feed, other_kind
 from milepost.callbacks.iterables import Iterators
 from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach
-from milepost.checkpoint import Checkpoint
+from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, warn
 from milepost.storage import MemoryStorage

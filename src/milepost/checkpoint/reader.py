@@ -12,7 +12,7 @@ from milepost.bundle import BundleReader, specs_of
 from milepost.checkpoint.short_names import check_key, key_of
 from milepost.collector import collection_paused
 from milepost.engine.directory import Verification, latest_checkpoint
-from milepost.engine.load import nones_of, open_any
+from milepost.engine.load import is_foreign, nones_of, open_any
 from milepost.engine.metadata import Metadata, read_metadata
 from milepost.engine.progress import Progress, check_progress, reported, saved_sizes
 from milepost.engine.saved_model import checkpoint_of
@@ -26,7 +26,6 @@ from milepost.errors import (
     printable,
     warn,
 )
-from milepost.foreign import ForeignReader, is_foreign_directory, is_item_of_orbax
 from milepost.graph.adapter import Array
 from milepost.graph.description import MOST_ROWS, counted, html_table, of_file
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
@@ -138,7 +137,7 @@ class CheckpointReader:
     @property
     def foreign(self) -> bool:
         """Whether this is a file of another library, such as PyTorch. It may have no checksums."""
-        return isinstance(self._bundle, ForeignReader)
+        return is_foreign(self._bundle)
 
     def keys(self) -> list[str]:
         """Every key, sorted."""
@@ -171,7 +170,7 @@ class CheckpointReader:
             >>> CheckpointReader(prefix).objects()
             {}
         """
-        return self._bundle.objects if isinstance(self._bundle, ForeignReader) else {}
+        return bundle.objects if is_foreign(bundle := self._bundle) else {}
 
     def metrics(self) -> dict[str, Any] | None:
         """The metrics that a manager has saved with the checkpoint, by name; None if there are none.
@@ -378,6 +377,9 @@ def resolve(path: PathLike, storage: Storage, verify: Verification = "checksums"
     path = checkpoint_of(storage, path)
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
         return path
+    # Most paths are those of checkpoints, and the import takes milliseconds.
+    from milepost.foreign import is_foreign_directory, is_item_of_orbax
+
     if is_item_of_orbax(storage, path):
         return path
     latest = latest_checkpoint(path, verify=verify, storage=storage)

@@ -35,9 +35,8 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from milepost.bundle import BundleWriter, data_path, index_path
 from milepost.engine.leftovers import data_files, sweep_leftovers, visible_shards
@@ -56,8 +55,7 @@ _PATIENCE: Final = 10.0
 """Seconds to wait for another save of the same checkpoint. Without file locks, a dead save also counts as running."""
 
 
-@dataclass(frozen=True, slots=True)
-class BeforeCommit:
+class BeforeCommit(NamedTuple):
     """Functions that a save calls before its commit point. If one of them raises an error, the save ends with that error.
 
     Attributes:

@@ -6,23 +6,26 @@ import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from milepost.bundle import BundleReader
+from milepost.engine.matched_restore import OWN
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome
 from milepost.engine.restore import Restoration
 from milepost.engine.together.rounds import Rounds
-from milepost.engine.translation import UNTRANSLATED, Translated
-from milepost.foreign import HeldObject
+from milepost.engine.translation import UNTRANSLATED, Translated, Translation
+from milepost.errors import MilepostError
+from milepost.foreign import ForeignReader, GraphBuilder, HeldObject
 from milepost.graph.keys import tensor_key
+from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import walk
 
-OWN: Final = frozenset({"save_counter"})
-"""Names below the root that only milepost's checkpoints have, since milepost adds them itself."""
 WHOLE: Final = "(the whole file)"
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
+_MOST_LISTED: Final = 5
 _KEPT: Final = "not in the file; the live value stays, and load_state_dict of PyTorch accepts this too"
 
 
@@ -129,3 +132,52 @@ class ForeignRestoration(Restoration):
             replace(entry, outcome=Outcome.MATCHED, note=_KEPT) if entry.key in keys else entry for entry in entries
         ]
         return [entry for entry in told if not only_unrestored or entry.outcome is Outcome.MISSING]
+
+
+def foreign_restoration(
+    reader: ForeignReader,
+    live: LiveGraph,
+    options: CheckpointOptions,
+    rounds: Rounds | None,
+    translation: Translation,
+) -> ForeignRestoration:
+    """Makes the object graph of a file for the live objects, and a restore from it.
+
+    Raises:
+        MilepostError: No object graph can be made of the file. The error names the file.
+    """
+    try:
+        live_name = partial(translation.live_name, dotted=reader.packs)
+        left_out = reader.rename(live_name) if translation.renames else []
+        builder = GraphBuilder(reader, live)
+        graph = builder.build()
+    except MilepostError as error:
+        raise error.with_context(file=reader.prefix) from None
+    return ForeignRestoration(
+        reader,
+        graph,
+        options,
+        Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
+        rounds,
+        Translated(translation, left_out),
+    )
+
+
+def names_compared(reader: ForeignReader, live: LiveGraph) -> str:
+    """The remedy if no name in the file is that of a live object."""
+    if reader.root.is_leaf:
+        return "the file is one tensor without a name: make its variable or tensor the root, as in milepost.Checkpoint(variable)"
+    saved = list(reader.root.children)
+    edges = [edge for edge in live.edges[0] if edge.name not in OWN]
+    for name, child in edges:
+        if {edge.name for edge in live.edges[child]} & set(saved):
+            return (
+                f"the file holds only what is in {name!r}: pass that object to milepost.load_weights(), "
+                f"or make it the root, as in milepost.Checkpoint({name})"
+            )
+    names = {edge.name for edge in edges}
+    for name, item in reader.root.children.items():
+        if set(item.children) & names:
+            return f"the file holds these names under {name!r}: use that name, as in milepost.Checkpoint({name}=...)"
+    listed = ", ".join(map(repr, saved[:_MOST_LISTED])) + (", ..." if len(saved) > _MOST_LISTED else "")
+    return f"give the objects the names that the file has: {listed}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from milepost.bundle import BundleReader, index_path, open_whole
+from milepost.bundle.reader import IndexedReader
 from milepost.collector import collection_paused
 from milepost.engine.exported import REMEDY, exported_lists, is_exported
-from milepost.engine.foreign_restore import OWN, Findings, ForeignRestoration
 from milepost.engine.lost_values import refuse_lost_values
+from milepost.engine.matched_restore import OWN
 from milepost.engine.name_based import NameBasedRestoration
 from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.progress import reporting
@@ -25,7 +25,7 @@ from milepost.engine.status import (
     SavedModelStatus,
     View,
 )
-from milepost.engine.together import Rounds, rounds_of
+from milepost.engine.together.find import rounds_of
 from milepost.engine.translation import AS_SAVED, UNTRANSLATED, Translated, Translation
 from milepost.errors import (
     CheckpointNotFoundError,
@@ -36,10 +36,8 @@ from milepost.errors import (
     UntrackableError,
     warn,
 )
-from milepost.foreign import ForeignReader, GraphBuilder, open_foreign
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
-from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.renaming import renamed
 from milepost.graph.traversal import walk
@@ -47,11 +45,14 @@ from milepost.graph.trees.places import places_in_use
 from milepost.storage import Storage
 from milepost.storage.paths import check_not_empty
 
+if TYPE_CHECKING:
+    from milepost.engine.together.rounds import Rounds
+    from milepost.foreign import ForeignReader
+
 _SAVED_MODEL_REMEDY: Final = (
     "a SavedModel has the model itself as its root: pass the model alone, as in milepost.load_weights(model, path) or "
     "milepost.Checkpoint(model).restore(path)"
 )
-_MOST_LISTED: Final = 5
 _TRIES: Final = 20
 """How often a restore starts again because the checkpoint was replaced meanwhile."""
 
@@ -73,7 +74,7 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
 
 def nones_of(reader: BundleReader) -> Collection[str]:
     """The keys of the tensors that stand for None. There are none if the object graph is damaged, which is said where it is needed."""
-    if isinstance(reader, ForeignReader):  # which list no None
+    if is_foreign(reader):  # which list no None
         return ()
     try:
         graph = read_object_graph(reader)
@@ -87,10 +88,21 @@ def open_any(storage: Storage, path: str) -> BundleReader:
     check_not_empty(path)
     if not storage.is_file(index_path(path)):
         path = checkpoint_of(storage, path)
+        from milepost.foreign import open_foreign  # takes milliseconds, and most checkpoints have an index
+
         foreign = open_foreign(storage, path)
         if foreign is not None:
             return foreign
     return open_whole(storage, path)
+
+
+def is_foreign(reader: BundleReader) -> TypeGuard[ForeignReader]:
+    """Whether an open checkpoint is a file or directory of another library."""
+    if isinstance(reader, IndexedReader):
+        return False
+    from milepost.foreign import ForeignReader  # as above
+
+    return isinstance(reader, ForeignReader)
 
 
 def load_into(prefix: str, view: View, options: CheckpointOptions, translation: Translation = AS_SAVED) -> LoadStatus:
@@ -209,7 +221,7 @@ def _warn_of_unused_names(reader: BundleReader, prepared: _Prepared, translation
     def live() -> Sequence[str]:
         return walk(prepared.root, prepared.attached, slots=False).paths
 
-    translation.warn_of_unused(reader, live, dotted=isinstance(reader, ForeignReader) and reader.packs)
+    translation.warn_of_unused(reader, live, dotted=is_foreign(reader) and reader.packs)
 
 
 def _prepared(
@@ -220,7 +232,7 @@ def _prepared(
     rounds: Rounds | None,
     translation: Translation,
 ) -> _Prepared:
-    if isinstance(reader, ForeignReader):
+    if is_foreign(reader):
         return _prepared_foreign(reader, view, options, rounds, translation)
     graph = read_object_graph(reader)
     root, attached = view()
@@ -275,46 +287,15 @@ def _prepared_saved_model(
 def _prepared_foreign(
     reader: ForeignReader, view: View, options: CheckpointOptions, rounds: Rounds | None, translation: Translation
 ) -> _Prepared:
+    # Few programs restore such files, and the import takes milliseconds.
+    from milepost.engine.foreign_restore import foreign_restoration, names_compared
+
     root, attached = view()
     live = walk(root, attached, slots=False)
-    try:
-        live_name = partial(translation.live_name, dotted=reader.packs)
-        left_out = reader.rename(live_name) if translation.renames else []
-        builder = GraphBuilder(reader, live)
-        graph = builder.build()
-    except MilepostError as error:
-        raise error.with_context(file=reader.prefix) from None
-    restoration = ForeignRestoration(
-        reader,
-        graph,
-        options,
-        Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
-        rounds,
-        Translated(translation, left_out),
-    )
+    restoration = foreign_restoration(reader, live, options, rounds, translation)
 
     def status() -> LoadStatus:
-        hint = _names_compared(reader, live) if restoration.bound_count() <= 1 else ""
+        hint = names_compared(reader, live) if restoration.bound_count() <= 1 else ""
         return ForeignStatus(restoration, view, hint)
 
     return _Prepared(restoration, root, attached, status)
-
-
-def _names_compared(reader: ForeignReader, live: LiveGraph) -> str:
-    """The remedy if no name in the file is that of a live object."""
-    if reader.root.is_leaf:
-        return "the file is one tensor without a name: make its variable or tensor the root, as in milepost.Checkpoint(variable)"
-    saved = list(reader.root.children)
-    edges = [edge for edge in live.edges[0] if edge.name not in OWN]
-    for name, child in edges:
-        if {edge.name for edge in live.edges[child]} & set(saved):
-            return (
-                f"the file holds only what is in {name!r}: pass that object to milepost.load_weights(), "
-                f"or make it the root, as in milepost.Checkpoint({name})"
-            )
-    names = {edge.name for edge in edges}
-    for name, item in reader.root.children.items():
-        if set(item.children) & names:
-            return f"the file holds these names under {name!r}: use that name, as in milepost.Checkpoint({name}=...)"
-    listed = ", ".join(map(repr, saved[:_MOST_LISTED])) + (", ..." if len(saved) > _MOST_LISTED else "")
-    return f"give the objects the names that the file has: {listed}"

@@ -49,6 +49,8 @@ from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.places import CheckedLeaf, Place, places_in_use
 from milepost.tensor import TensorSpec
 
+OWN: Final = frozenset({SAVE_COUNTER})
+"""Names below the root that only milepost's checkpoints have, since milepost adds them itself."""
 _NONE: Final[frozenset[str]] = frozenset()
 _EMPTY: Final = str(SPEC_OF_NONE)
 

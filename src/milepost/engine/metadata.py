@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from milepost.bundle import BundleReader
+from milepost.coding.json_data import parse_object
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.json_data import parse_object
 from milepost.graph.keys import METADATA
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib.util import find_spec
 from threading import get_ident
 from typing import Any, Final
 
@@ -68,12 +67,15 @@ def check_progress(progress: Any) -> None:
         UnsupportedError: It is neither True nor False nor a function of one argument, or it is True and rich is not installed.
     """
     expected = "True for a progress bar, or a function of one argument, a milepost.Progress"
-    if progress is True and find_spec("rich") is None:
-        raise UnsupportedError(
-            "a progress bar needs the library rich, which is not installed",
-            key="progress",
-            remedy='run: pip install "milepost[progress]"; or pass a function that shows the progress',
-        )
+    if progress is True:
+        from importlib.util import find_spec  # only a progress bar needs it
+
+        if find_spec("rich") is None:
+            raise UnsupportedError(
+                "a progress bar needs the library rich, which is not installed",
+                key="progress",
+                remedy='run: pip install "milepost[progress]"; or pass a function that shows the progress',
+            )
     if progress is None or isinstance(progress, bool):
         return
     if not callable(progress):

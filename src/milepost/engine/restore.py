@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.bundle import BundleReader, CastingReader
 from milepost.collector import QUICK, collection_paused
@@ -36,13 +36,15 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import Reporter, reporting
 from milepost.engine.report import Outcome, Report, sorted_report
 from milepost.engine.reshaped import check_reshaped
-from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.trees.places import places_in_use
+
+if TYPE_CHECKING:
+    from milepost.engine.together.rounds import Rounds
 
 
 def _to_tell(objs: Sequence[Any]) -> Iterator[tuple[Adapter, Any]]:

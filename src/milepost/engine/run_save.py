@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.collector import QUICK, collection_paused
 from milepost.engine.announcement import Announcement
@@ -23,21 +23,15 @@ from milepost.engine.save import Member, execute_save, plan_save, read_state
 from milepost.engine.series import list_saved
 from milepost.engine.snapshot import SnapshotMemory
 from milepost.engine.state_file import STATE_FILE
-from milepost.engine.together import (
-    Message,
-    Rounds,
-    SharePlan,
-    divide_share,
-    facts_of,
-    plan_share,
-    rounds_of,
-    save_as_first,
-    save_as_other,
-)
+from milepost.engine.together.find import rounds_of
 from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.graph.adapter import Array
 from milepost.storage import Storage, anchored
 from milepost.tensor import PiecewiseArray
+
+if TYPE_CHECKING:  # a process that saves alone imports neither
+    from milepost.engine.together.plan import SharePlan
+    from milepost.engine.together.rounds import Rounds
 
 
 class Save:
@@ -89,6 +83,8 @@ class Save:
         if self._rounds is None:
             self._plan, self._arrays = plan_save(root, attached, self.options)
         else:
+            from milepost.engine.together.plan import plan_share  # a process that saves alone needs none
+
             member = Member(self._rounds.rank, self._rounds.size)
             state = read_state(root, attached, self.options, member)
             self._plan, self._arrays = plan_share(state, member, self.options)
@@ -134,6 +130,9 @@ class Save:
 
     def _commit_together(self, rounds: Rounds) -> list[Exception]:
         """Commits, and tells all processes the outcome."""
+        from milepost.engine.together.problems import facts_of  # as in read()
+        from milepost.engine.together.rounds import Message
+
         problems: list[Exception] = []
         try:
             problems = self._commit() if rounds.leads else self._commit_as_other(rounds)
@@ -148,6 +147,9 @@ class Save:
         return problems
 
     def _commit_as_other(self, rounds: Rounds) -> list[Exception]:
+        from milepost.engine.together.plan import SharePlan  # as in read()
+        from milepost.engine.together.save import divide_share, save_as_other
+
         try:
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
             given = self._arrays, self.storage, self.prefix, self.options
@@ -170,6 +172,9 @@ class Save:
     def _write(self, before_commit: BeforeCommit | None = None) -> None:
         """Writes and commits the files."""
         if self._rounds is not None:
+            from milepost.engine.together.plan import SharePlan  # as in read()
+            from milepost.engine.together.save import divide_share, save_as_first
+
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
             given = self._arrays, self.storage, self.prefix, self.options
             with divide_share(self._rounds, self._plan, *given) as division:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -59,8 +58,7 @@ class Member(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """The values that were read from the live objects.
 
     Attributes:

@@ -29,29 +29,17 @@ from milepost.coding.protobuf import Field, declare
 from milepost.coding.utf8 import utf8
 from milepost.errors import StateFileError
 
-_Message: Final[Any] = declare(
-    "checkpoint_state",
-    {
-        "CheckpointState": [
-            Field("model_checkpoint_path", 1, "string"),
-            Field("all_model_checkpoint_paths", 2, "string", repeated=True),
-            Field("all_model_checkpoint_timestamps", 3, "double", repeated=True),
-            Field("last_preserved_timestamp", 4, "double"),
-        ]
-    },
-)["CheckpointState"]
-
-_PLAIN: Final = re.compile(
+# The patterns are compiled when the first state file is read, because many programs only write one.
+_PLAIN: Final = (
     r'(?:(?:model_checkpoint_path|all_model_checkpoint_paths): "[^"\\\x00-\x1f\x7f]*"\n'
     r"|(?:all_model_checkpoint_timestamps|last_preserved_timestamp): [0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?\n)+"
 )
 """The form of nearly all state files. The parser of protobuf reads the others, and is far slower."""
-_PLAIN_LATEST: Final = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
-_PLAIN_PATH: Final = re.compile(r'^all_model_checkpoint_paths: "(.*)"$', re.MULTILINE)
-_PLAIN_TIMESTAMP: Final = re.compile(r"^all_model_checkpoint_timestamps: (.*)$", re.MULTILINE)
-_PLAIN_PRESERVED: Final = re.compile(r"^last_preserved_timestamp: (.*)$", re.MULTILINE)
-
-_ESCAPE: Final = re.compile(r"\\([4-7][0-7]{2}|.)", re.DOTALL)
+_PLAIN_LATEST: Final = r'(?m)^model_checkpoint_path: "(.*)"$'
+_PLAIN_PATH: Final = r'(?m)^all_model_checkpoint_paths: "(.*)"$'
+_PLAIN_TIMESTAMP: Final = r"(?m)^all_model_checkpoint_timestamps: (.*)$"
+_PLAIN_PRESERVED: Final = r"(?m)^last_preserved_timestamp: (.*)$"
+_ESCAPE: Final = r"(?s)\\([4-7][0-7]{2}|.)"
 _KNOWN_ESCAPES: Final = frozenset("abfnrtvxuUN\\'\"01234567")
 _REMEDY: Final = (
     "repair the file, or delete it and name the latest checkpoint with update_checkpoint_state; without one, training "
@@ -115,12 +103,12 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
                 "checkpoints of milepost in a directory of their own"
             ),
         )
-    message = _Message()
     try:
         text = data.decode()
         if (state := _parse_plain(text)) is not None and state.model_checkpoint_path:
             return state
-        text_format.Merge(_ESCAPE.sub(_with_known_escape, text), message)
+        message = _message_class()()
+        text_format.Merge(re.sub(_ESCAPE, _with_known_escape, text), message)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise not_understood(file, line, "text in UTF-8", f"byte {data[error.start]:#04x}") from None
@@ -136,6 +124,22 @@ def parse_state(data: bytes, file: str) -> CheckpointState:
         tuple(message.all_model_checkpoint_timestamps),
         message.last_preserved_timestamp,
     )
+
+
+@functools.cache
+def _message_class() -> Any:
+    """The class of the messages. It is declared when a state file is read that does not have the usual form."""
+    return declare(
+        "checkpoint_state",
+        {
+            "CheckpointState": [
+                Field("model_checkpoint_path", 1, "string"),
+                Field("all_model_checkpoint_paths", 2, "string", repeated=True),
+                Field("all_model_checkpoint_timestamps", 3, "double", repeated=True),
+                Field("last_preserved_timestamp", 4, "double"),
+            ]
+        },
+    )["CheckpointState"]
 
 
 def format_state(state: CheckpointState) -> bytes:
@@ -201,13 +205,13 @@ def _with_known_escape(escape: re.Match[str]) -> str:
 @functools.lru_cache(maxsize=4)  # a program that waits for checkpoints reads the same text many times
 def _parse_plain(text: str) -> CheckpointState | None:
     """The state in a text of the usual form. None if the parser of protobuf must read the text."""
-    if not _PLAIN.fullmatch(text):
+    if not re.fullmatch(_PLAIN, text):
         return None
-    latest, preserved = _PLAIN_LATEST.findall(text), _PLAIN_PRESERVED.findall(text)
+    latest, preserved = re.findall(_PLAIN_LATEST, text), re.findall(_PLAIN_PRESERVED, text)
     return CheckpointState(
         latest[-1] if latest else "",
-        tuple(_PLAIN_PATH.findall(text)),
-        tuple(map(float, _PLAIN_TIMESTAMP.findall(text))),
+        tuple(re.findall(_PLAIN_PATH, text)),
+        tuple(map(float, re.findall(_PLAIN_TIMESTAMP, text))),
         float(preserved[-1]) if preserved else 0.0,
     )
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from milepost.bundle import index_path
 from milepost.storage import Storage
@@ -35,8 +34,7 @@ def new_token() -> str:
     return os.urandom(8).hex()
 
 
-@dataclass(frozen=True, slots=True)
-class Temporary:
+class Temporary(NamedTuple):
     """A temporary file of a save.
 
     Attributes:

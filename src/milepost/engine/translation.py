@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
 from milepost.engine.arguments import wrong
@@ -33,8 +33,7 @@ SAVE_COUNTER: Final = "save_counter"
 """The counter that milepost adds to a checkpoint. A file without it is complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Prefix:
+class _Prefix(NamedTuple):
     """One entry of a mapping: the beginning of saved names, and what takes its place."""
 
     old: str

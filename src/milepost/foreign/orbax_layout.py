@@ -23,9 +23,9 @@ import contextlib
 import os
 from typing import Any, Final
 
+from milepost.coding.json_data import LONGEST, parse_json
 from milepost.coding.messagepack import MAP_BEGINNINGS
 from milepost.errors import CorruptCheckpointError, MilepostError
-from milepost.foreign.json_data import LONGEST, parse_json
 
 TREE: Final = "_METADATA"
 STEP: Final = "_CHECKPOINT_METADATA"

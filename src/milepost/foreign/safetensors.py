@@ -24,9 +24,9 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
+from milepost.coding.json_data import parse_object
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.json_data import parse_object
 from milepost.foreign.shapes import is_shape, pairs_of_counts
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from milepost.bundle.memory import Array
+from milepost.coding.json_data import LONGEST, parse_object
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
-from milepost.foreign.json_data import LONGEST, parse_object
 from milepost.foreign.stored import ForeignFile, Stored
 from milepost.storage import ReadableFile
 

@@ -8,7 +8,6 @@ omission, whoever wrote the class of the object.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -46,8 +45,7 @@ class Accounted(NamedTuple):
     anywhere: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Omitted:
+class Omitted(NamedTuple):
     """Something that a checkpoint of live objects would not hold.
 
     Attributes:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.together import Message, rounds_of
+from milepost.engine.together.find import rounds_of
+from milepost.engine.together.rounds import Message
 
 
 class Agreed(NamedTuple):

@@ -13,7 +13,7 @@ from milepost.engine.metadata import plain_metrics
 from milepost.engine.pins import pin, pinned_in, unpin
 from milepost.engine.removal import finish_removals, is_left
 from milepost.engine.series import split_number
-from milepost.engine.together import first_decides
+from milepost.engine.together.find import first_decides
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
 from milepost.manager.when_to_save import WhenToSave
 from milepost.retention import AnyOf, Best, ManagedCheckpoint, Policy, RetentionPlan

@@ -28,8 +28,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
 from milepost.bundle import index_path
-from milepost.checkpoint import Checkpoint
-from milepost.checkpoint.checkpoint import exclusive, write_numbered
+from milepost.checkpoint.checkpoint import Checkpoint, exclusive, write_numbered
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
 from milepost.engine.directory import Verification
 from milepost.engine.metadata import encode
@@ -38,7 +37,7 @@ from milepost.engine.run_save import ListedSave
 from milepost.engine.series import split_number
 from milepost.engine.state_file import PathLike
 from milepost.engine.status import LoadStatus
-from milepost.engine.together import first_decides, is_first
+from milepost.engine.together.find import first_decides, is_first
 from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError, UntrackableError
 from milepost.graph.description import counted, html_table, moment, of_file, shortened, shown
 from milepost.graph.remedies import forgotten_init

@@ -7,7 +7,7 @@ import os
 from typing import Any, Final
 
 from milepost.bundle.names import find_prefixes, index_path
-from milepost.checkpoint import Checkpoint
+from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.metadata import Metadata
 from milepost.engine.options import CheckpointOptions, resolved, storage_of
 from milepost.engine.pins import pinned_in

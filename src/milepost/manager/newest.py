@@ -9,7 +9,8 @@ from milepost.engine.damage import concerns_file
 from milepost.engine.directory import Verification, newest_good, skipped_message
 from milepost.engine.state_file import STATE_FILE, CheckpointState
 from milepost.engine.status import LoadStatus
-from milepost.engine.together import error_of, facts_of, first_decides, is_first
+from milepost.engine.together.find import first_decides, is_first
+from milepost.engine.together.problems import error_of, facts_of
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from milepost.checkpoint import CheckpointReader
+from milepost.checkpoint.reader import CheckpointReader
 from milepost.errors import KeyNotFoundError, printable
 from milepost.graph.description import shortened
 from milepost.graph.object_graph import ObjectGraph

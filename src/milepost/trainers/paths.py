@@ -11,7 +11,7 @@ import shutil
 from typing import Any
 
 from milepost.bundle import index_path
-from milepost.checkpoint import Checkpoint
+from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.directory import latest_checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.state_file import STATE_FILE, get_checkpoint_state

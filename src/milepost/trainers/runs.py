@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from milepost.checkpoint import Checkpoint
+from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_interval, check_times

@@ -10,25 +10,6 @@
 `own_values`          what a restore does with values of which each process has saved its own
 `problems`            errors as messages
 ====================  ==============================================================================================
+
+A process that is alone imports only `find` and `own_values`.
 """
-
-from milepost.engine.together.find import first_decides, is_first, rounds_of
-from milepost.engine.together.plan import SharePlan, plan_share
-from milepost.engine.together.problems import error_of, facts_of
-from milepost.engine.together.rounds import Message, Rounds
-from milepost.engine.together.save import divide_share, save_as_first, save_as_other
-
-__all__ = [
-    "Message",
-    "Rounds",
-    "SharePlan",
-    "divide_share",
-    "error_of",
-    "facts_of",
-    "first_decides",
-    "is_first",
-    "plan_share",
-    "rounds_of",
-    "save_as_first",
-    "save_as_other",
-]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from milepost.adapters.coordinators import found_coordinator
 from milepost.coordination import Coordinator
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.together.rounds import Message, Rounds, session_of
 from milepost.storage import MemoryStorage
+
+if TYPE_CHECKING:
+    from milepost.engine.together.rounds import Rounds
 
 DecisionT = TypeVar("DecisionT")
 
@@ -31,6 +33,8 @@ def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
     coordinator = _coordinator(options)
     if coordinator is None:
         return None
+    from milepost.engine.together.rounds import Rounds, session_of  # a process that is alone needs none
+
     rounds = Rounds(session_of(coordinator), what, options.process_timeout)
     rounds.meet()
     return rounds
@@ -54,6 +58,8 @@ def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], De
     rounds = rounds_of(options, what)
     if rounds is None:
         return decide()
+    from milepost.engine.together.rounds import Message  # as above
+
     try:
         decision = rounds.exchange(Message({}), lambda _: Message({"decision": decide()}))
     except BaseException as error:

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from milepost.bundle import BundleReader
-from milepost.checkpoint import Checkpoint, TrackableView
-from milepost.checkpoint.checkpoint import view_of
+from milepost.checkpoint.checkpoint import Checkpoint, view_of
+from milepost.checkpoint.views import TrackableView
 from milepost.conversion.output_file import write_text
 from milepost.engine.arguments import is_whole_number, wrong
 from milepost.engine.load import read_object_graph

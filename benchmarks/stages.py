@@ -57,7 +57,7 @@ SAVE: Final = (
 RESTORE: Final = (
     Stage("decode the object graph", "milepost.graph.object_graph", "ObjectGraph.deserialize"),
     Stage("match", "milepost.engine.match", "Matcher.match"),
-    Stage("check types and shapes, and decode entries", "milepost.engine.restore", "check"),
+    Stage("check types and shapes, and decode entries", "milepost.engine.restore", "check_reshaped"),
     Stage("deliver", "milepost.engine.restore", "deliver"),
     Stage("read and verify", "milepost.bundle.fetch", "Fetch.verify", 1),
     Stage("copy into the arrays", "milepost.bundle.fetch", "Fetch.deliver", 1),
@@ -68,7 +68,7 @@ RESTORE: Final = (
 )
 LATE: Final = (
     Stage("match", "milepost.engine.match", "Matcher.match"),
-    Stage("check types and shapes, and decode entries", "milepost.engine.restore", "check"),
+    Stage("check types and shapes, and decode entries", "milepost.engine.restore", "check_reshaped"),
     Stage("deliver", "milepost.engine.restore", "deliver"),
     Stage("read and verify", "milepost.bundle.fetch", "Fetch.verify", 1),
     Stage("copy into the variable", "milepost.bundle.fetch", "Fetch.deliver", 1),

@@ -183,14 +183,13 @@ class DictAdapter(ContainerAdapter):
     def children(self, obj: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
         untracked = getattr(obj, "_untracked", ())
         keys = getattr(obj, "_untracked_keys", ())
-        is_state = holds_state(obj)
         pairs = []
         for key, child in obj.items():
             if untracked and (key in keys if type(child) in PLAIN else _among(child, untracked)):
                 continue
             if isinstance(key, str):
                 pairs.append((key, child))
-            elif is_state or adapter_of(child) is not None:
+            elif (is_state := holds_state(obj)) or adapter_of(child) is not None:
                 what = "a value that is state" if is_state else "a trackable object"
                 remedy = "use str(key), or wrap the value in NoDependency"
                 if str(key) in obj:

@@ -6,7 +6,7 @@ after all other objects: by the id of the optimizer, then by the slot name, then
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from milepost.collector import collection_paused
@@ -26,10 +26,10 @@ from milepost.graph.keys import child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, SlotReference, new_edge
 from milepost.graph.omissions import Omitted
-from milepost.graph.plain.places import holds_state, plain_place
+from milepost.graph.plain.places import holds_state, kind_of_plain_place
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import cannot_be_read
-from milepost.graph.trees.places import Tree, TreeNode, placed
+from milepost.graph.trees.places import Place, Tree, TreeNode, place_of_tree, placed, places_held
 from milepost.graph.trees.structure import CONTAINERS
 
 _NO_EDGES: Final[list[Edge]] = []
@@ -61,52 +61,70 @@ def live_children(adapter: Adapter, obj: Any, known: KnownTypes | None = None) -
     Raises:
         UntrackableError: The object raises an error when its children are read.
     """
+    names: list[str] = []
+    nodes: list[Any] = []
     try:
-        is_state, in_tree = holds_state(obj), isinstance(obj, TreeNode)
-        known = {} if known is None else known
-        for name, child in adapter.children(obj) if "children" in adapter.overrides else ():
-            taken, its_adapter = _taken(obj, name, child, is_state, in_tree, known)
+        children = adapter.children(obj) if "children" in adapter.overrides else ()
+        for name, node, its_adapter in _taken(obj, children, holds_state(obj), {} if known is None else known):
             if its_adapter is not None:
-                yield name, taken
+                names.append(name)
+                nodes.append(node)
     except MilepostError:
         raise
     except Exception as error:
         raise cannot_be_read(obj, error, adapter) from error
+    return zip(names, nodes, strict=True)
 
 
 def _taken(
-    obj: Any, name: str, child: Any, is_state: bool, in_tree: bool, known: KnownTypes
-) -> tuple[Any, Adapter | None]:
-    """The node for a child in the graph, which is the child itself or a place, and its adapter.
+    obj: Any, children: Iterable[tuple[str, Any]], is_state: bool, known: KnownTypes
+) -> Iterator[tuple[str, Any, Adapter | None]]:
+    """The nodes in the graph for the children of an object. Each is the child itself or a place.
 
     Args:
-        obj: The object that holds the child.
-        name: The name of the edge.
-        child: The child.
+        obj: The object that holds the children.
+        children: The children, each after the name of its edge.
         is_state: Whether plain values that the object holds are state.
-        in_tree: Whether the object is a container in a tree, whose children already have places.
         known: Types that were met before.
 
-    Returns:
-        The node and its adapter. The child and None if nothing saves it.
+    Yields:
+        The name, the node and its adapter. The child itself and None if nothing saves it.
     """
+    places: dict[str, Place] | None = None
+    for name, child in children:
+        kind = type(child)
+        adapter = known.get(kind)
+        if adapter is not None:
+            yield name, child, adapter if "tracks" not in adapter.overrides or adapter.tracks(child) else None
+            continue
+        kind_of_place = None
+        # a value may be deferred for a None
+        if is_state and not (child is None and attach.deferral.expects(obj, name)):
+            kind_of_place = kind_of_plain_place(child)
+        if kind_of_place is None:
+            yield name, *_taken_otherwise(obj, name, child, known)
+            continue
+        if places is None:
+            places = places_held(obj)
+        place = place_of_tree(obj, name, child, kind_of_place, attached=True, places=places)
+        its_adapter = known.get(kind_of_place)
+        if its_adapter is None:
+            its_adapter = adapter_of_type(kind_of_place)
+            if its_adapter is not None:
+                known[kind_of_place] = its_adapter
+        yield name, place, its_adapter
+
+
+def _taken_otherwise(obj: Any, name: str, child: Any, known: KnownTypes) -> tuple[Any, Adapter | None]:
+    """The same for a child that is no plain value, of a type that is not known."""
     kind = type(child)
-    adapter = known.get(kind)
-    if adapter is not None:
-        return child, adapter if "tracks" not in adapter.overrides or adapter.tracks(child) else None
-    may_be_plain = kind in PLAIN or issubclass(kind, tuple)
-    # a value may be deferred for a None
-    if is_state and may_be_plain and not (child is None and attach.deferral.expects(obj, name)):
-        place = plain_place(obj, name, child)
-        if place is not None:
-            return place, adapter_of_type(type(place))
     adapter = adapter_of_type(kind)
     if adapter is None or ("tracks" in adapter.overrides and not adapter.tracks(child)):
         return child, None
     may_be_tree = adapter.functional or kind in CONTAINERS or issubclass(kind, tuple)
-    if not (may_be_plain or may_be_tree):
+    if not (may_be_tree or kind in PLAIN):
         known[kind] = adapter
-    if not in_tree and may_be_tree:
+    if may_be_tree and not isinstance(obj, TreeNode):  # whose children already have places
         place = placed(obj, name, child)
         if place is not child:
             return place, adapter_of_type(type(place))
@@ -149,39 +167,41 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     ids = {id(root): 0}
     objects.append(root)
     adapters.append(adapter)
+    edges.append(_NO_EDGES)
+    holders = [0]
     unfollowed: list[_Unfollowed] = []
     untaken: list[Untaken] = []
     known: KnownTypes = {}
-    first_skipped = number = 0
-    while number < len(objects) or unfollowed:  # both lists grow during the loop
-        if number == len(objects):
-            first_skipped = first_skipped or number
+    first_skipped = visited = 0
+    while visited < len(holders) or unfollowed:  # both lists grow during the loop
+        new = len(objects)
+        if visited == len(holders):
+            first_skipped = first_skipped or new
             holder, name, child, its_adapter = unfollowed.pop(0)
-            target = ids.get(id(child))
-            if target is None:
-                target = ids[id(child)] = number
+            target = ids.setdefault(id(child), new)
+            if target == new:
                 objects.append(child)
                 adapters.append(its_adapter)
+                edges.append(_NO_EDGES)
                 paths.add(holder, [name])
+                if not (its_adapter.leaf and its_adapter.overrides.isdisjoint(_OF_HOLDERS)):
+                    holders.append(new)
             edges[holder] = [*edges[holder], Edge(name, target)]
             continue
+        number = holders[visited]
+        visited += 1
         obj, adapter = objects[number], adapters[number]
-        if adapter.leaf and number and adapter.overrides.isdisjoint(_OF_HOLDERS):
-            edges.append(_NO_EDGES)
-            number += 1
-            continue
         names: list[str] = []
         targets: list[int] = []
         new_names: list[str] = []
         try:
-            is_state, in_tree = holds_state(obj), isinstance(obj, TreeNode)
+            is_state = holds_state(obj)
             children: Any = adapter.children(obj) if "children" in adapter.overrides else ()
             skipped = adapter.skipped_by_tensorflow(obj) if "skipped_by_tensorflow" in adapter.overrides else ()
             if number == 0 and attached:
                 of_attached = {name for name, _ in attached}
                 children = [*(pair for pair in children if pair[0] not in of_attached), *attached]
-            for name, child in children:
-                child, found = _taken(obj, name, child, is_state, in_tree, known)
+            for name, child, found in _taken(obj, children, is_state, known):
                 if found is None:
                     if omissions and type(child) not in SETTINGS:
                         where = child_path(paths[number], name, is_root=number == 0)
@@ -190,13 +210,15 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                 if skipped and name in skipped:
                     unfollowed.append(_Unfollowed(number, name, child, found))
                     continue
-                identity = id(child)
-                target = ids.get(identity)
-                if target is None:
-                    target = ids[identity] = len(objects)
+                target = ids.setdefault(id(child), new)
+                if target == new:
                     objects.append(child)
                     adapters.append(found)
+                    edges.append(_NO_EDGES)
                     new_names.append(name)
+                    if not (found.leaf and found.overrides.isdisjoint(_OF_HOLDERS)):
+                        holders.append(new)
+                    new += 1
                 names.append(name)
                 targets.append(target)
             paths.add(number, new_names)
@@ -214,8 +236,8 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                 if unfinished is not None:
                     kind, (reason, remedy, doubtful, _) = type(obj).__name__, unfinished
                     graph.omissions.append(Omitted(paths[number], kind, reason, remedy, doubtful))
-        edges.append(list(map(new_edge, zip(names, targets, strict=True))) if names else _NO_EDGES)
-        number += 1
+        if names:
+            edges[number] = list(map(new_edge, zip(names, targets, strict=True)))
     graph.first_slot = len(objects)
     graph.skipped_by_tensorflow = range(first_skipped or len(objects), len(objects))
     owners = [

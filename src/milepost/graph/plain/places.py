@@ -46,7 +46,7 @@ class PlainNode(TreeNode, StateHolder):
 
     @staticmethod
     def _kind_below(child: Any) -> type[Place] | None:
-        return _kind_of_place(child, in_tuple=True)
+        return kind_of_plain_place(child, in_tuple=True)
 
 
 class Unsaveable:
@@ -81,11 +81,17 @@ def plain_place(holder: Any, name: str, child: Any, *, attached: bool = True) ->
         child: The child.
         attached: Whether the object already holds the child.
     """
-    kind = _kind_of_place(child)
+    kind = kind_of_plain_place(child)
     return None if kind is None else place_of_tree(holder, name, child, kind, attached=attached)
 
 
-def _kind_of_place(value: Any, *, in_tuple: bool = False) -> type[Place] | None:
+def kind_of_plain_place(value: Any, *, in_tuple: bool = False) -> type[Place] | None:
+    """The kind of place for a plain value or a tuple with plain values. None for any other value.
+
+    Args:
+        value: The value.
+        in_tuple: Whether a tuple with plain values holds it.
+    """
     kind = type(value)
     if kind in PLAIN:
         return PlainLeaf

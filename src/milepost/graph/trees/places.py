@@ -254,12 +254,30 @@ def placed(holder: Any, name: str, child: Any, *, attached: bool = True) -> Any:
     return child if kind is None else place_of_tree(holder, name, child, kind, attached=attached)
 
 
-def place_of_tree(holder: Any, name: str, tree: Any, kind: type[Place], *, attached: bool) -> Place:
-    """The place of a whole tree; see `placed`."""
+def places_held(holder: Any) -> dict[str, Place]:
+    """The places of the whole trees that an object holds, by name."""
     places = _roots.get(holder)
     if places is None:
         places = {}
         _roots.keep(holder, places)
+    return places
+
+
+def place_of_tree(
+    holder: Any, name: str, tree: Any, kind: type[Place], *, attached: bool, places: dict[str, Place] | None = None
+) -> Place:
+    """The place of a whole tree; see `placed`.
+
+    Args:
+        holder: As for `placed`.
+        name: As for `placed`.
+        tree: The tree.
+        kind: The kind of its place.
+        attached: As for `placed`.
+        places: What `places_held` returned for the object, if many of its children are asked for.
+    """
+    if places is None:
+        places = places_held(holder)
     place = places.get(name)
     if type(place) is not kind:
         place = places[name] = kind(None, name, _roots.reference(holder))

@@ -1,6 +1,7 @@
 """Files of PyTorch that nobody would save: refused by milepost's errors, within the limits that are stated."""
 
 import io
+import pickle
 import struct
 import tracemalloc
 import zipfile
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign import zip_directory
+from milepost.foreign.opaque import Opaque
+from milepost.foreign.pickled import PickledData
 from milepost.foreign.zip_directory import read_directory
 from milepost.storage import LocalStorage
 
@@ -42,6 +46,11 @@ def restored(path, content):
     except MilepostError as error:
         return error
     return status.report()
+
+
+def read(data):
+    """What a stream means whose names all stay names."""
+    return PickledData(data, lambda name: name, Opaque, lambda value, _: value, lambda identity: identity).read()
 
 
 def is_refused_with_file(error, path):
@@ -99,6 +108,40 @@ class TestPickledData:
         number = b"\x8b" + struct.pack("<I", size) + b"\x7f" * size
         outcome = restored(path, archive(START + b"}" + number + b"K\x01s."))
         assert is_refused_with_file(outcome, path) if size > 1024 else not isinstance(outcome, MilepostError)
+
+    @pytest.mark.parametrize(
+        "pickled",
+        [b"N(q\x00", b"N(2", b"N(\x85", b"N((00tt", b"(0t"],
+        ids=["remembered", "repeated", "in a tuple", "dropped twice", "dropped"],
+    )
+    def test_a_mark_is_no_value(self, tmp_path, pickled):
+        path = tmp_path / "mark.pt"
+        assert is_refused_with_file(restored(path, archive(START + KEY + pickled + b"s.")), path)
+
+    @given(
+        st.recursive(
+            st.none() | st.integers() | st.text(), lambda each: st.tuples(each, each) | st.dictionaries(st.text(), each)
+        )
+    )
+    def test_what_python_pickles_is_read_as_python_reads_it(self, value):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            data = pickle.dumps((value, value), protocol)
+            assert read(data) == (value, value)
+            assert read(memoryview(data)) == (value, value)
+
+    @pytest.mark.parametrize("numbers", [(0, 1), (1, 0), (3, 7), (1, 300), (300, 0), (0, 0)])
+    def test_values_are_remembered_under_any_numbers(self, numbers):
+        puts = [
+            text(name) + b"r" + struct.pack("<I", number) for name, number in zip([b"a", b"b"], numbers, strict=True)
+        ]
+        gets = [b"j" + struct.pack("<I", number) for number in numbers]
+        expected = ("a", "b") if numbers[0] != numbers[1] else ("b", "b")
+        assert read(START + puts[0] + b"0" + puts[1] + b"0" + b"".join(gets) + b"\x86.") == expected
+
+    def test_no_more_values_are_remembered_than_the_limit(self):
+        puts = b"".join(b"r" + struct.pack("<I", number) for number in range((1 << 21) + 2))
+        with pytest.raises(CorruptCheckpointError, match="a place in the memo"):
+            read(START + b"N" + puts + b".")
 
 
 class TestNames:
@@ -210,6 +253,14 @@ class TestArchives:
             tracemalloc.stop()
         assert caught.value.file == str(path)
         assert peak < 8 << 20
+
+    def test_the_directory_of_a_file_is_read_once(self, tmp_path, monkeypatch):
+        path = tmp_path / "one.pt"
+        path.write_bytes(archive(START + KEY + b"Ns."))
+        parsed = []
+        monkeypatch.setattr(zip_directory, "read_directory", lambda file: parsed.append(1) or read_directory(file))
+        with milepost.load_checkpoint(path):
+            assert parsed == [1]
 
     def test_70000_records_are_read(self, tmp_path):
         path = tmp_path / "many.zip"

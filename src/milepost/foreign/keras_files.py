@@ -23,7 +23,7 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.foreign.hdf5 import MAGIC, Hdf5File, Place
 from milepost.foreign.stored import Stored
 from milepost.foreign.windows import Window
-from milepost.foreign.zip_directory import LOCAL_HEADER, ZipRecord, is_archive, read_directory
+from milepost.foreign.zip_directory import LOCAL_HEADER, Archive, ZipRecord, read_directory
 from milepost.storage import ReadableFile
 
 _MODEL: Final = "config.json"
@@ -35,9 +35,9 @@ _LAYERS: Final = "layer_names"
 _NAMES: Final = "weight_names"
 
 
-def looks_like(file: ReadableFile) -> bool:
-    """Whether a file begins like one that Keras wrote."""
-    return _begins_with(file, MAGIC) or (is_archive(file) and _is_model(file))
+def looks_like(archive: Archive) -> bool:
+    """Whether a file, which may be an archive, begins like one that Keras wrote."""
+    return _begins_with(archive.file, MAGIC) or (archive.looks_like_one and _is_model(archive))
 
 
 class KerasFile:
@@ -130,9 +130,9 @@ def _begins_with(file: ReadableFile, magic: bytes) -> bool:
     return file.size > len(magic) and bytes(file.read(0, len(magic))) == magic
 
 
-def _is_model(file: ReadableFile) -> bool:
+def _is_model(archive: Archive) -> bool:
     try:
-        names = read_directory(file)
+        names = archive.records
     except CorruptCheckpointError:
         return False
     return _MODEL in names and any(name.startswith(_WEIGHTS) for name in names)

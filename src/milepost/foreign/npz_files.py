@@ -31,7 +31,7 @@ from milepost.foreign.nested import nested
 from milepost.foreign.opaque import OBJECT_ARRAY, Opaque
 from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
-from milepost.foreign.zip_directory import DEFLATED, LOCAL_HEADER, STORED, ZipRecord, is_archive, read_directory
+from milepost.foreign.zip_directory import DEFLATED, LOCAL_HEADER, STORED, Archive, ZipRecord, read_directory
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
@@ -63,14 +63,14 @@ class Place(NamedTuple):
     fortran: bool
 
 
-def looks_like(file: ReadableFile) -> bool:
+def looks_like(archive: Archive) -> bool:
     """Whether a file is an archive of arrays, or begins like one and is cut off."""
-    if not is_archive(file):
+    if not archive.looks_like_one:
         return False
     try:
-        names = read_directory(file)
+        names = archive.records
     except CorruptCheckpointError:
-        return first_record(file).endswith(_ENDING)
+        return first_record(archive.file).endswith(_ENDING)
     return bool(names) and all(name.endswith(_ENDING) for name in names)
 
 

@@ -97,16 +97,18 @@ def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
         torch_archive,
         torch_distributed,
         torch_legacy,
+        zip_directory,
     )
 
     torch_distributed.refuse(path)
     file = storage.open(path)
+    archive = zip_directory.Archive(file)
     try:
-        if keras_files.looks_like(file):
+        if keras_files.looks_like(archive):
             return keras_files.KerasFile(file)
-        if torch_archive.looks_like(file):
-            return torch_archive.TorchArchive(file)
-        if npz_files.looks_like(file):
+        if torch_archive.looks_like(archive):
+            return torch_archive.TorchArchive(archive)
+        if npz_files.looks_like(archive):
             return npz_files.NpzFile(file)
         if torch_legacy.looks_like(file):
             return torch_legacy.LegacyTorchFile(file)

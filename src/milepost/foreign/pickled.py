@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.byte_stream import F64, I32, U8, U16, U32, U64, ByteStream
 from milepost.foreign.opaque import Name, Opaque
 from milepost.plain_state.keys import KeyCheck
 
@@ -33,8 +34,6 @@ BYTES_EACH: Final = 16
 """For each run of this many bytes in the stream, one more list, tuple, dict, set, name or call is allowed."""
 _LONGEST_KEY: Final = 100
 """The most members of a tuple or frozen set that is a key. Its hash is computed at each use."""
-_FIRST_LINE: Final = 1 << 12
-"""How many bytes are searched first for the end of a line."""
 _MOST_COPIED: Final = 64 << 20
 """How many elements calls may copy in addition to eight times the length of the stream. A few bytes can call for a large copy."""
 
@@ -71,10 +70,6 @@ def as_keys(keys: Iterable[Any], check: KeyCheck) -> list[Any]:
     return made
 
 
-_U8, _U16, _U32, _U64 = map(struct.Struct, ("<B", "<H", "<I", "<Q"))
-_I32, _F64 = struct.Struct("<i"), struct.Struct(">d")
-
-
 class _Mark:
     pass
 
@@ -82,7 +77,7 @@ class _Mark:
 _MARK: Final = _Mark()
 
 
-class PickledData:
+class PickledData(ByteStream):
     """Reads values from a run of bytes.
 
     Args:
@@ -92,10 +87,6 @@ class PickledData:
         build: Returns an object after its state is set.
         resolve: Returns an object that is elsewhere in the file.
         bytes_each: For each run of this many bytes, one more list, tuple, dict, set, name or call is allowed.
-
-    Attributes:
-        position: Where the next value begins.
-        ended_early: Whether reading failed because there are no more bytes.
     """
 
     def __init__(
@@ -107,14 +98,12 @@ class PickledData:
         resolve: Resolve,
         bytes_each: int = BYTES_EACH,
     ) -> None:
-        self._data = memoryview(data)
+        super().__init__(data)
         self.bytes_each = bytes_each
         self.name = name
         self.call = call
         self.build = build
         self.resolve = resolve
-        self.position = 0
-        self.ended_early = False
 
     def read(self) -> Any:
         """Reads one value.
@@ -144,65 +133,14 @@ class PickledData:
                 else f"{type(error).__name__}: {error!s:.200}",
             ) from None
 
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def take(self, count: int) -> memoryview:
-        """The next bytes."""
-        end = self.position + count
-        if count < 0 or end > len(self._data):
-            self.ended_early = True
-            raise CorruptCheckpointError(
-                "the pickled data ends too early", expected=f"{count} more bytes at byte {self.position}"
-            )
-        part = self._data[self.position : end]
-        self.position = end
-        return part
-
-    def byte(self) -> int:
-        """The next byte, as a number."""
-        try:
-            found = self._data[self.position]
-        except IndexError:
-            return self.take(1)[0]  # raises an error
-        self.position += 1
-        return found
-
-    def number(self, form: struct.Struct) -> Any:
-        """The next bytes, as a number of this form."""
-        position = self.position
-        end = position + form.size
-        if end > len(self._data):
-            self.take(form.size)  # raises an error
-        self.position = end
-        return form.unpack_from(self._data, position)[0]
-
-    def line(self) -> str:
-        """The bytes up to the end of the line, as text."""
-        return self.line_of_bytes().decode()
-
-    def line_of_bytes(self) -> bytes:
-        """The bytes up to the end of the line."""
-        size = _FIRST_LINE
-        while True:
-            limit = min(self.position + size, len(self._data))
-            text, end, _ = bytes(self._data[self.position : limit]).partition(b"\n")
-            if end:
-                self.position += len(text) + 1
-                return text
-            if limit == len(self._data):
-                self.ended_early = True
-                raise CorruptCheckpointError(
-                    "the pickled data has a line without an end", found=f"byte {self.position}"
-                )
-            size *= 4
-
 
 class _Machine:
     def __init__(self, stream: PickledData) -> None:
         self._in = stream
         self._stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
+        self._marks: list[int] = []  # where the marks are in the stack
+        self._memo: list[Any] = []  # what is remembered under numbers that follow each other from 0 on
+        self._others: dict[int, Any] = {}
         self._unbuilt: dict[int, list[int]] = {}
         self._may_copy = _MOST_COPIED + 8 * len(stream)
         self._may_make = self._most = _MOST_MADE + len(stream) // stream.bytes_each
@@ -212,6 +150,7 @@ class _Machine:
     def run(self) -> Any:
         stream, handlers = self._in, _HANDLERS
         while True:
+            self._run_frequent()
             code = stream.byte()
             handler = handlers.get(code)
             if handler is None:
@@ -224,23 +163,101 @@ class _Machine:
                 )
             handler(self)
 
+    def _run_frequent(self) -> None:  # noqa: C901, PLR0915 - most of the time of opening a file is spent here, and calls would add to it
+        """Carries out instructions until the last few bytes, or until one is to fail or is unusual. The instructions that are
+        frequent in files of PyTorch are carried out here, all others by their handlers."""
+        stream, stack, memo, others, marks = self._in, self._stack, self._memo, self._others, self._marks
+        data, position, handlers = stream.data, stream.position, _HANDLERS
+        long, most_memo = U32.unpack_from, self._most_memo
+        limit = len(data) - 1 - U32.size  # before it, an instruction and its number are there
+        while position < limit:
+            code = data[position]
+            if code == _LONG_PUT or code == _PUT:  # noqa: SIM109 - faster than making a tuple
+                value = stack[-1] if stack else _MARK
+                number = long(data, position + 1)[0] if code == _LONG_PUT else data[position + 1]
+                if (
+                    value is _MARK
+                    or isinstance(value, Unbuilt)
+                    or number != len(memo)
+                    or number + len(others) > most_memo
+                ):
+                    break
+                memo.append(value)
+                position += 5 if code == _LONG_PUT else 2
+            elif code == _GET:
+                number = data[position + 1]
+                if number >= len(memo):
+                    break
+                stack.append(memo[number])
+                position += 2
+            elif code == _BYTE:
+                stack.append(data[position + 1])
+                position += 2
+            elif code == _SET_MARK:
+                marks.append(len(stack))
+                stack.append(_MARK)
+                position += 1
+            elif code == _TEXT:
+                start = position + 5
+                end = start + long(data, position + 1)[0]
+                if end > limit:
+                    break
+                stream.position = position
+                stack.append(str(data[start:end], "utf-8", "surrogatepass"))
+                position = end
+            elif code == _TUPLE:
+                if not marks or not self._may_make:
+                    break
+                self._may_make -= 1
+                start = marks.pop()
+                stack[start:] = (tuple(stack[start + 1 :]),)
+                position += 1
+            elif code == _TUPLE_OF_ONE:
+                if not stack or stack[-1] is _MARK or not self._may_make:
+                    break
+                self._may_make -= 1
+                stack[-1] = (stack[-1],)
+                position += 1
+            elif code == _FALSE:
+                stack.append(False)
+                position += 1
+            elif code == _NO_MEMBERS:
+                stack.append(())
+                position += 1
+            else:
+                handler = handlers.get(code)
+                if handler is None:
+                    break
+                stream.position = position + 1
+                handler(self)
+                position = stream.position
+        stream.position = position
+
     def _pop(self) -> Any:
         value = self._stack.pop()
         if value is _MARK:
             raise ValueError("a mark where a value should be")
         return value
 
+    def _mark(self) -> None:
+        self._marks.append(len(self._stack))
+        self._stack.append(_MARK)
+
     def _pop_to_mark(self) -> list[Any]:
-        stack = self._stack
-        for position in range(len(stack) - 1, -1, -1):
-            if stack[position] is _MARK:
-                values = stack[position + 1 :]
-                del stack[position:]
-                return values
-        raise ValueError("no mark")
+        if not self._marks:
+            raise ValueError("no mark")
+        position = self._marks.pop()
+        values = self._stack[position + 1 :]
+        del self._stack[position:]
+        return values
 
     def _drop(self) -> None:
-        del self._stack[-1]
+        if self._stack.pop() is _MARK:
+            self._marks.pop()
+
+    def _repeat(self) -> None:
+        value = self._pop()
+        self._stack += (value, value)
 
     def _drop_to_mark(self) -> None:
         self._pop_to_mark()
@@ -285,7 +302,7 @@ class _Machine:
             raise TypeError("arguments that are not a tuple")
         if isinstance(function, Name):
             value = self._in.call(function, arguments)
-            if not isinstance(value, Opaque):
+            if arguments and not isinstance(value, Opaque):
                 self._count(arguments)
         elif isinstance(function, Opaque):
             value = Opaque(function.name, (function, arguments))
@@ -316,11 +333,13 @@ class _Machine:
         if built is not obj:
             self._count(state if isinstance(state, tuple) else (state,))
             for number in self._unbuilt.pop(id(obj), ()):
-                self._memo[number] = built
+                self._remember(number, built)
         self._push(built)
 
     def _count(self, copied: tuple[Any, ...]) -> None:
-        self._may_copy -= sum(len(each) for each in copied if isinstance(each, _SIZED))
+        for each in copied:
+            if type(each) not in _UNSIZED and isinstance(each, _SIZED):
+                self._may_copy -= len(each)
         if self._may_copy < 0:
             raise ValueError("calls that copy far more than the stream holds")
 
@@ -351,18 +370,34 @@ class _Machine:
         self._push(int.from_bytes(self._in.take(size), "little", signed=True))
 
     def _put(self, number: int) -> None:
-        if number < 0 or len(self._memo) > self._most_memo:
+        if number < 0 or self._remembered() > self._most_memo:
             raise ValueError("a place in the memo that does not exist")
-        value = self._memo[number] = self._stack[-1]
+        value = self._stack[-1]
+        if value is _MARK:
+            raise ValueError("a mark where a value should be")
+        self._remember(number, value)
         if isinstance(value, Unbuilt):
             self._unbuilt.setdefault(id(value), []).append(number)
 
+    def _remembered(self) -> int:
+        """How many values are remembered."""
+        return len(self._memo) + len(self._others)
+
+    def _remember(self, number: int, value: Any) -> None:
+        if number < len(self._memo):
+            self._memo[number] = value
+        elif number == len(self._memo):
+            self._memo.append(value)
+            self._others.pop(number, None)
+        else:
+            self._others[number] = value
+
     def _get(self, number: int) -> None:
-        self._push(self._memo[number])
+        self._push(self._memo[number] if 0 <= number < len(self._memo) else self._others[number])
 
     def _tuple(self, count: int) -> None:
         values = tuple(self._stack[-count:])
-        if len(values) < count or any(value is _MARK for value in values):
+        if len(values) < count or (self._marks and self._marks[-1] >= len(self._stack) - count):
             raise ValueError("fewer values than a tuple needs")
         del self._stack[-count:]
         self._push_new(values)
@@ -440,38 +475,43 @@ def _pushes(value: Any) -> Callable[[_Machine], None]:
     return lambda machine: machine._stack.append(value)
 
 
-_SIZED: Final = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
+_SIZED: Final = (tuple, dict, str, bytes, bytearray, list, set, frozenset)
+_UNSIZED: Final = frozenset({int, bool, float, type(None)})
+"""What is most often an argument, and needs no slower look."""
 _STOP: Final = ord(".")
+_LONG_PUT, _PUT, _GET, _BYTE, _SET_MARK, _TEXT = b"rqhK(X"
+_TUPLE, _TUPLE_OF_ONE, _FALSE, _NO_MEMBERS = b"t\x85\x89)"
+"""The instructions that are frequent in files of PyTorch."""
 _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     0x80: _Machine._protocol,
     0x95: lambda m: m._skip(8),  # the length of a frame
-    ord("("): _pushes(_MARK),
+    ord("("): _Machine._mark,
     ord("0"): _Machine._drop,
     ord("1"): _Machine._drop_to_mark,
-    ord("2"): lambda m: m._push(m._stack[-1]),
+    ord("2"): _Machine._repeat,
     ord("N"): _pushes(None),
     0x88: _pushes(True),
     0x89: _pushes(False),
     ord("I"): _Machine._decimal,
     ord("L"): _Machine._decimal,
-    ord("J"): lambda m: m._push(m._in.number(_I32)),
+    ord("J"): lambda m: m._push(m._in.number(I32)),
     ord("K"): lambda m: m._push(m._in.byte()),
-    ord("M"): lambda m: m._push(m._in.number(_U16)),
-    0x8A: lambda m: m._long(_U8),
-    0x8B: lambda m: m._long(_U32),
+    ord("M"): lambda m: m._push(m._in.number(U16)),
+    0x8A: lambda m: m._long(U8),
+    0x8B: lambda m: m._long(U32),
     ord("F"): lambda m: m._push(float(m._in.line())),
-    ord("G"): lambda m: m._push(m._in.number(_F64)),
-    ord("X"): lambda m: m._text(_U32),
-    0x8C: lambda m: m._text(_U8),
-    0x8D: lambda m: m._text(_U64),
+    ord("G"): lambda m: m._push(m._in.number(F64)),
+    ord("X"): lambda m: m._text(U32),
+    0x8C: lambda m: m._text(U8),
+    0x8D: lambda m: m._text(U64),
     ord("V"): lambda m: m._push(codecs.raw_unicode_escape_decode(m._in.line_of_bytes())[0]),
     ord("S"): _Machine._quoted,
-    ord("U"): lambda m: m._latin(_U8),
-    ord("T"): lambda m: m._latin(_U32),
-    ord("C"): lambda m: m._bytes(_U8),
-    ord("B"): lambda m: m._bytes(_U32),
-    0x8E: lambda m: m._bytes(_U64),
-    0x96: lambda m: m._push(bytearray(m._in.take(m._in.number(_U64)))),
+    ord("U"): lambda m: m._latin(U8),
+    ord("T"): lambda m: m._latin(U32),
+    ord("C"): lambda m: m._bytes(U8),
+    ord("B"): lambda m: m._bytes(U32),
+    0x8E: lambda m: m._bytes(U64),
+    0x96: lambda m: m._push(bytearray(m._in.take(m._in.number(U64)))),
     ord(")"): _pushes(()),
     ord("t"): lambda m: m._push_new(tuple(m._pop_to_mark())),
     0x85: lambda m: m._tuple(1),
@@ -490,11 +530,11 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     0x91: _Machine._frozen_set,
     ord("p"): lambda m: m._put(int(m._in.line())),
     ord("q"): lambda m: m._put(m._in.byte()),
-    ord("r"): lambda m: m._put(m._in.number(_U32)),
-    0x94: lambda m: m._put(len(m._memo)),
+    ord("r"): lambda m: m._put(m._in.number(U32)),
+    0x94: lambda m: m._put(m._remembered()),
     ord("g"): lambda m: m._get(int(m._in.line())),
     ord("h"): lambda m: m._get(m._in.byte()),
-    ord("j"): lambda m: m._get(m._in.number(_U32)),
+    ord("j"): lambda m: m._get(m._in.number(U32)),
     ord("c"): _Machine._global,
     0x93: _Machine._stack_global,
     ord("R"): _Machine._reduce,
@@ -502,9 +542,9 @@ _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {
     0x92: _Machine._new_with_keywords,
     ord("i"): _Machine._instance,
     ord("o"): _Machine._object,
-    0x82: lambda m: m._extension(_U8),
-    0x83: lambda m: m._extension(_U16),
-    0x84: lambda m: m._extension(_I32),
+    0x82: lambda m: m._extension(U8),
+    0x83: lambda m: m._extension(U16),
+    0x84: lambda m: m._extension(I32),
     ord("b"): _Machine._build_state,
     ord("Q"): _Machine._persistent,
 }

@@ -25,22 +25,26 @@ from milepost.foreign.pickled import PickledData
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
 from milepost.foreign.torch_tensors import storage_of
-from milepost.foreign.zip_directory import LOCAL_HEADER, is_archive, read_directory
+from milepost.foreign.zip_directory import LOCAL_HEADER, Archive, ZipRecord
 from milepost.storage import ReadableFile
 
 _DATA: Final = "data.pkl"
+_LENGTHS: Final = struct.Struct("<HH")
+"""The end of a local header: the lengths of the name and of the extra field after it."""
+_BLOCK: Final = 4096
+"""Bytes of the file that are read at once for headers. A system reads as many from a disk for one header."""
 _OTHERS: Final = (".npy", ".json", ".xml", ".txt", ".md")
 """How the name of the first record ends in archives of other programs."""
 
 
-def looks_like(file: ReadableFile) -> bool:
+def looks_like(archive: Archive) -> bool:
     """Whether a file is an archive with pickled data in it, or begins like one and is cut off."""
-    if not is_archive(file):
+    if not archive.looks_like_one:
         return False
     try:
-        names = read_directory(file)
+        names = archive.records
     except CorruptCheckpointError:
-        return not first_record(file).endswith(_OTHERS)
+        return not first_record(archive.file).endswith(_OTHERS)
     return any(name.endswith(f"/{_DATA}") for name in names)
 
 
@@ -48,7 +52,7 @@ class TorchArchive:
     """An open PyTorch file; see `ForeignFile`.
 
     Args:
-        file: The file, which is closed if it cannot be read.
+        archive: The file, which is closed if it cannot be read.
         label: What the keys of its storages begin with, to tell them from those of other archives.
     """
 
@@ -56,29 +60,32 @@ class TorchArchive:
     kind = "torch"
     library = "PyTorch"
 
-    def __init__(self, file: ReadableFile, label: str = "") -> None:
+    def __init__(self, archive: Archive, label: str = "") -> None:
+        file = archive.file
         self.path = file.path
         self.paths = [file.path]
         self._file = file
         self._label = label
+        self._headers = _Headers(file)
         try:
-            self._entries = read_directory(file)
-            found = next((name for name in self._entries if name.endswith(f"/{_DATA}")), None)
+            entries = self._entries = archive.records
+            found = next((name for name in entries if name.endswith(f"/{_DATA}")), None)
             if found is None:
                 raise CorruptCheckpointError("the archive holds no object of torch.save", expected=f"a record {_DATA}")
             folder = found.removesuffix(_DATA)
-            if f"{folder}constants.pkl" in self._entries:
+            if f"{folder}constants.pkl" in entries:
                 raise UnsupportedError(
                     "this is a TorchScript program, and not the state of a model",
                     expected="a file of torch.save",
                     found="the record constants.pkl, which programs have",
                     remedy="load it with torch.jit.load and save its state_dict()",
                 )
-            order = self._read(f"{folder}byteorder") if f"{folder}byteorder" in self._entries else b"little"
+            order = self._read(f"{folder}byteorder") if f"{folder}byteorder" in entries else b"little"
             self._storages = TorchStorages(file, swapped=order.decode(errors="replace") != sys.byteorder)
             self._folder = f"{folder}data/"
             data = self._read(f"{folder}{_DATA}")
             self.tree = PickledData(data, rebuilt.meaning, rebuilt.call, rebuilt.build, self._storage).read()
+            del self._entries  # what the tensors need is in the storages
         except MilepostError as error:
             file.close()
             raise error.with_context(file=file.path) from None
@@ -128,8 +135,7 @@ class TorchArchive:
                 found=f"{name!r:.80}",
                 remedy="use the file that torch.save wrote, not a repacked copy",
             )
-        lengths = self._file.read(info.offset, LOCAL_HEADER)[-4:]
-        return Record(info.offset + LOCAL_HEADER + sum(struct.unpack("<HH", lengths)), info.size, info.crc)
+        return Record(self._headers.end(info), info.size, info.crc)
 
     def _read(self, name: str) -> bytes:
         """Reads a whole record, and verifies its checksum."""
@@ -139,3 +145,26 @@ class TorchArchive:
         if record.crc not in (UNKNOWN, crc := zlib.crc32(data)):
             raise wrong_checksum(record, crc)
         return data
+
+
+class _Headers:
+    """Finds where local headers end. Many are in one block that is read at once, if their records are small.
+
+    Args:
+        file: The archive.
+    """
+
+    def __init__(self, file: ReadableFile) -> None:
+        self._file = file
+        self._block = b""
+        self._start = 0
+
+    def end(self, record: ZipRecord) -> int:
+        """The position of the first byte of a record."""
+        at = record.offset - self._start
+        if not 0 <= at <= len(self._block) - LOCAL_HEADER:
+            self._start, at = record.offset, 0
+            size = max(LOCAL_HEADER, min(_BLOCK, self._file.size - self._start))
+            self._block = self._file.read(self._start, size)
+        name, extra = _LENGTHS.unpack_from(self._block, at + LOCAL_HEADER - _LENGTHS.size)
+        return int(record.offset + LOCAL_HEADER + name + extra)

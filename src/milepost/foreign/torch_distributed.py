@@ -31,6 +31,7 @@ from milepost.foreign.torch_archive import TorchArchive
 from milepost.foreign.torch_distributed_metadata import Place, SavedPiece, SavedTensor, read_metadata
 from milepost.foreign.torch_tensors import View, spec_of
 from milepost.foreign.windows import Window
+from milepost.foreign.zip_directory import Archive
 from milepost.storage import ReadableFile, Storage, anchored
 from milepost.tensor import TensorSpec
 
@@ -198,7 +199,7 @@ class DistributedDirectory:
         """Reads an object that is not a tensor. Tensors inside it, for example in a tuple, stay in the file."""
         label = f"{len(self._objects)}/"
         try:
-            archive = TorchArchive(self._item(place), label)
+            archive = TorchArchive(Archive(self._item(place)), label)
         except MilepostError as error:
             raise error.with_context(key=name) from None
         if archive.has_tensors:
@@ -214,7 +215,7 @@ class DistributedDirectory:
         """The open archive of a piece, and the piece in it."""
         opened = self._opened.get(piece.place)
         if opened is None:
-            archive = TorchArchive(self._item(piece.place))
+            archive = TorchArchive(Archive(self._item(piece.place)))
             stored = archive.tree
             if isinstance(stored, Opaque):
                 raise refusal(stored)

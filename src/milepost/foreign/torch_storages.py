@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from milepost.bundle.counting import counter
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError
@@ -16,6 +17,9 @@ from milepost.storage import ReadableFile
 
 UNKNOWN: Final = 0
 """The checksum of a record if PyTorch was told to write none."""
+
+_BLOCK: Final = 1 << 16
+"""Bytes that are read at once to verify small records."""
 
 
 class Record(NamedTuple):
@@ -57,6 +61,7 @@ class TorchStorages:
         self.records: dict[str, Record] = {}
         self._swapped = swapped
         self._checked: set[str] = set()
+        self._block = 0, b""
 
     def add(self, storage: TorchStorage, record: Record | None) -> None:
         """Adds a storage.
@@ -90,11 +95,27 @@ class TorchStorages:
         if record.crc == UNKNOWN or view.storage.key in self._checked:
             return
         crc = 0
-        for chunk in read_chunks(self.file, record.offset, record.size) if record.size else ():
-            crc = zlib.crc32(chunk, crc)
+        if record.size <= _BLOCK:
+            crc = zlib.crc32(self._small(record))
+        else:
+            for chunk in read_chunks(self.file, record.offset, record.size):
+                crc = zlib.crc32(chunk, crc)
         if crc != record.crc:
             raise wrong_checksum(record, crc).with_context(file=self.file.path)
         self._checked.add(view.storage.key)
+
+    def _small(self, record: Record) -> memoryview:
+        """The bytes of a record of at most a block. The block that begins with it is kept, since the next records may be in it."""
+        count = counter()
+        if count is not None:
+            count(record.size)
+        start, block = self._block
+        at = record.offset - start
+        if not 0 <= at <= len(block) - record.size:
+            start, at = record.offset, 0
+            block = self.file.read(start, max(record.size, min(_BLOCK, self.file.size - start)))
+            self._block = start, block
+        return memoryview(block)[at : at + record.size]
 
     def has_checksum(self, tensor: Stored) -> bool:
         """Whether the record of a tensor's storage has a checksum."""

@@ -192,7 +192,9 @@ def tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: An
     if not (are_counts(size, tuple) and are_counts(stride, tuple) and is_count(offset)) or len(size) != len(stride):
         raise ValueError("a tensor with an impossible shape")
     count = math.prod(size)
-    last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) if count else offset
+    last = offset
+    for length, step in zip(size, stride, strict=True):
+        last += (length - 1) * step
     if count and (last + 1) * width > storage.nbytes:
         raise CorruptCheckpointError(
             "a tensor reaches beyond its storage",

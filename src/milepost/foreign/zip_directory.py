@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
@@ -69,9 +70,25 @@ class ZipRecord(NamedTuple):
         return self.method == STORED and not self.is_encrypted
 
 
-def is_archive(file: ReadableFile) -> bool:
-    """Whether a file begins like a zip archive with records."""
-    return file.size >= len(BEGINNING) and bytes(file.read(0, len(BEGINNING))) == BEGINNING
+class Archive:
+    """A file that may be a zip archive. Its directory is read once, when it is asked for.
+
+    Args:
+        file: The file, which must stay open.
+    """
+
+    def __init__(self, file: ReadableFile) -> None:
+        self.file = file
+
+    @cached_property
+    def looks_like_one(self) -> bool:
+        """Whether the file begins like a zip archive with records."""
+        return self.file.size >= len(BEGINNING) and bytes(self.file.read(0, len(BEGINNING))) == BEGINNING
+
+    @cached_property
+    def records(self) -> dict[str, ZipRecord]:
+        """The records by name; errors are those of `read_directory`."""
+        return read_directory(self.file)
 
 
 def read_directory(file: ReadableFile) -> dict[str, ZipRecord]:

@@ -163,9 +163,14 @@ class Fetch:
             else:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
-        groups = [group for file, tickets in near.items() for group in self._grouped(file, tickets)]
+        groups: list[_Group] = []
+        for file, tickets in near.items():
+            groups += self._grouped(file, tickets)
         near.clear()
-        for_each(self._verify_group, groups, threads=THREADS if _is_worth_threads(groups) else 1)
+        if len(groups) == 1:
+            self._verify_group(groups[0])
+        else:
+            for_each(self._verify_group, groups, threads=THREADS if _is_worth_threads(groups) else 1)
         self._groups = [] if self._once else [group for group in groups if group.has_destinations]
         if spans:
             _read(spans)
@@ -266,6 +271,13 @@ class Fetch:
         if self._count is not None:
             self._count(group.stop - group.start)
         start, view = group.start, memoryview(data)
+        if len(group.tickets) <= _FEW:
+            for ticket in group.tickets:
+                _, _, _, offset, size, expected, _ = self._entries[ticket]
+                crc = mask(crc32c((data if size <= _TINY else view)[offset - start : offset - start + size]))
+                if crc != expected:
+                    raise wrong_checksum(self._keys[ticket], file.path, offset, expected, unmask(crc))
+            return data
         for first in range(0, len(group.tickets), _TOGETHER):
             tickets = group.tickets[first : first + _TOGETHER]
             entries = [self._entries[ticket] for ticket in tickets]
@@ -273,7 +285,7 @@ class Fetch:
                 (data if size <= _TINY else view)[offset - start : offset - start + size]
                 for _, _, _, offset, size, _, _ in entries
             ]
-            crcs = masked_each(parts).tolist() if len(parts) > _FEW else [mask(crc32c(part)) for part in parts]
+            crcs = masked_each(parts).tolist()
             for ticket, crc, (_, _, _, offset, _, expected, _) in zip(tickets, crcs, entries, strict=True):
                 if crc != expected:
                     raise wrong_checksum(self._keys[ticket], file.path, offset, expected, unmask(crc))

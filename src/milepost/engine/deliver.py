@@ -39,13 +39,14 @@ from milepost.engine.progress import Reporter, saved_sizes
 from milepost.engine.take import Take
 from milepost.engine.undo import Undo
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, adapter_of
+from milepost.graph.adapter import Adapter, Array, adapter_of
 from milepost.graph.remedies import returned, without_assign
 from milepost.graph.traversal import live_children
 from milepost.graph.trees.places import Place, put, rebuild
 
 _STAGING: Final = 24 << 20
 """Bytes of small tensors that a restore may hold between the check and the delivery, for values with a destination."""
+_NOTHING: Final = nullcontext()
 
 
 def deliver(
@@ -54,8 +55,8 @@ def deliver(
     holders: Sequence[Any],
     undo: Undo,
     growth: Growth | None = None,
-    verified: Callable[[], object] = lambda: None,
-    before_own_code: Callable[[], object] = lambda: None,
+    verified: Callable[[], object] | None = None,
+    before_own_code: Callable[[], object] | None = None,
     progress: Reporter | None = None,
     fresh: Collection[int] = (),
     *,
@@ -84,43 +85,28 @@ def deliver(
         RefusedError: An object or its framework raised an error for a value.
         UnsupportedError: An adapter has no way to give an object its value.
     """
-    filled: list[Take] = []
-    others: list[Take] = []
     in_place = Fetch(reader, staging=_STAGING, once=not verify_first)
-    into_made = Fetch(reader, once=True)
+    into_made = Fetch(reader, once=True) if fresh else None
     with paused_for(len(takes)):
-        for take in takes:
-            fetch = into_made if id(take.obj) in fresh else in_place
-            read = 0
-            for value, key in take.values:
-                if value.destination is not None:
-                    fetch.add(key, value.destination)
-                    read += 1
-            if read and fetch is in_place:
-                filled.append(take)
-            if read < len(take.values):
-                if "assign" not in take.adapter.overrides:
-                    raise _no_way_to_assign(reader, take)
-                others.append(take)
+        filled, others = _asked(reader, takes, in_place, into_made, fresh)
     assigned = Assigned(reader, others, verify_first=verify_first) if others else None
-    stage = nullcontext if progress is None else _begin(progress, reader, takes, assigned, filled, verify_first)
-    with stage():
+    stage = None if progress is None else _begin(progress, reader, takes, assigned, filled, verify_first)
+    with _NOTHING if stage is None else stage():
         if assigned is not None:
-            if assigned.may_refuse:
+            if assigned.may_refuse and before_own_code is not None:
                 before_own_code()
             assigned.verify()
-        into_made.verify()
+        if into_made is not None:
+            into_made.verify()
         if verify_first:
             in_place.verify()
-    verified()
+    if verified is not None:
+        verified()
     if growth is not None and (growth.changes or growth.cuts):
         growth.apply(undo)
-    with stage():
+    with _NOTHING if stage is None else stage():
         successors = assigned.deliver(undo) if assigned is not None else {}
-        places = [obj for obj in holders if isinstance(obj, Place)]
-        former = {place: place.value for place in places if place.parent is None}
-        for root in {parent.root for parent in {place.parent for place in places if place.parent is not None}}:
-            former[root] = root.value
+        former = _former_trees(holders)
         trees = rebuild(holders, successors) if former else []
         if filled:
             _keep_destinations(filled, undo)
@@ -135,10 +121,53 @@ def deliver(
     return successors
 
 
+def _asked(
+    reader: BundleReader, takes: Sequence[Take], in_place: Fetch, into_made: Fetch | None, fresh: Collection[int]
+) -> tuple[list[Take], list[Take]]:
+    """Asks for all values that are read into the memory of their objects.
+
+    Returns:
+        The objects with an old value that get values in this way, and those that get values in another way.
+    """
+    filled: list[Take] = []
+    others: list[Take] = []
+    for take in takes:
+        fetch = into_made if into_made is not None and id(take.obj) in fresh else in_place
+        read = 0
+        for value, key in take.values:
+            if value.destination is not None:
+                fetch.add(key, value.destination)
+                read += 1
+        if read and fetch is in_place:
+            filled.append(take)
+        if read < len(take.values):
+            if "assign" not in take.adapter.overrides:
+                raise _no_way_to_assign(reader, take)
+            others.append(take)
+    return filled, others
+
+
+def _former_trees(holders: Sequence[Any]) -> dict[Place, Any]:
+    """The present value of each tree that has a place among the holders."""
+    places = [obj for obj in holders if isinstance(obj, Place)]
+    former: dict[Place, Any] = {}
+    if places:
+        former.update((place, place.value) for place in places if place.parent is None)
+        for root in {parent.root for parent in {place.parent for place in places if place.parent is not None}}:
+            former[root] = root.value
+    return former
+
+
 def _keep_destinations(filled: Sequence[Take], undo: Undo) -> None:
     """Keeps the old values of objects whose memory is read into, up to a limit."""
-    destinations = [value.destination for take in filled for value, _ in take.values if value.destination is not None]
-    if not undo.has_room(sum([array.nbytes for array in destinations])):
+    destinations: list[Array] = []
+    size = 0
+    for take in filled:
+        for value, _ in take.values:
+            if value.destination is not None:
+                destinations.append(value.destination)
+                size += value.destination.nbytes
+    if not undo.has_room(size):
         destinations = [array for array in destinations if undo.has_room(array.nbytes)]
     former = [array.tobytes() for array in destinations]
 

@@ -74,6 +74,10 @@ class Search:
     stand_ins: dict[int, dict[str | SlotKey, Any]] = field(default_factory=dict)
 
 
+_ENDED: Final = Search()
+"""Stays empty, because nothing is searched for after a match."""
+
+
 @dataclass(slots=True)
 class Match:
     """What a restore will do.
@@ -180,7 +184,7 @@ class Matcher:
         except BaseException as error:
             match.undo()
             raise_explained(error, self._reader.prefix, complete=True)
-        match.search = Search()  # frees what it needed
+        match.search = _ENDED  # frees what it needed
         return match
 
     def _match_below(  # noqa: PLR0915 - the inner loop of each restore, in which calls would cost time

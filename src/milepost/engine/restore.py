@@ -111,9 +111,7 @@ class Restoration(MatchedRestore):
         self.begins_at(root)
         try:
             rounds = self._rounds
-            agree = (
-                rounds.agree if rounds is not None else lambda: None
-            )  # all processes change their objects, or none does
+            agree = None if rounds is None else rounds.agree  # all processes change their objects, or none does
             with reporting(
                 self._progress, "restore", self.reader.prefix, leads=rounds is None or rounds.leads
             ) as progress:
@@ -127,7 +125,6 @@ class Restoration(MatchedRestore):
         self.may_lack = match.may_lack or bool(match.missing)
         self.deferred.release_if_unneeded()
 
-    @places_in_use()
     def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
         """Restores an object that was made after the restore from its deferred node. Errors are those of `restore`.
 
@@ -151,22 +148,33 @@ class Restoration(MatchedRestore):
                 UnrestoredWarning,
             )
             return child
-        replaced = self._follow_converted() if self._matcher.slot_nodes and self._has_slots_below(node) else []
-        with collection_paused() as pause:
-            match = self._matcher.match(node, child)
-            if superseded:
-                match.undo()
-                for take in match.takes:
-                    match.unused[take.node] = {value.name for value, _ in take.values}
-                match.takes, match.deferred = [], []
-                self._remember(match, (), {})
-                return child
-            successor = self._run(match, pause).get(id(child), child)
+        with places_in_use():
+            replaced = self._follow_converted() if self._matcher.slot_nodes and self._has_slots_below(node) else []
+            if not self.graph.nodes[
+                node
+            ].children:  # then the match makes so few objects that a pause is not worth while
+                successor = self._settle(node, child, None, superseded=superseded)
+            else:
+                with collection_paused() as pause:
+                    successor = self._settle(node, child, pause, superseded=superseded)
+        if superseded:
+            return child
         if self.partial_expected:
             self.reader.release(for_good=False)  # The files were opened again for this object.
         elif replaced:
             self._warn_of_replaced(node, replaced)
         return successor
+
+    def _settle(self, node: int, child: Any, pause: collection_paused | None, *, superseded: bool) -> Any:
+        match = self._matcher.match(node, child)
+        if superseded:
+            match.undo()
+            for take in match.takes:
+                match.unused[take.node] = {value.name for value, _ in take.values}
+            match.takes, match.deferred = [], []
+            self._remember(match, (), {})
+            return child
+        return self._run(match, pause).get(id(child), child)
 
     def _has_slots_below(self, node: int) -> bool:
         """Whether a node or one below it is an optimizer with saved slot variables."""
@@ -195,15 +203,15 @@ class Restoration(MatchedRestore):
     def _run(
         self,
         match: Match,
-        pause: collection_paused,
-        agree: Callable[[], object] = lambda: None,
+        pause: collection_paused | None,
+        agree: Callable[[], object] | None = None,
         progress: Reporter | None = None,
     ) -> dict[int, Any]:
         """Checks and delivers what was matched.
 
         Args:
             match: The match.
-            pause: Keeps the garbage collector from running. It ends early if there is much to read, or if objects run code of
+            pause: Keeps the garbage collector from running, if it is not None. It ends early if there is much to read, or if objects run code of
                 their own to take a value.
             agree: Called when everything that can be checked beforehand is checked, and again when all objects have their
                 values. If it raises an error, they get their old values.
@@ -222,11 +230,11 @@ class Restoration(MatchedRestore):
                 cast(self.reader, match.takes, self._translated.translation)
             holders = list(match.bindings.values())
             size = check_reshaped(self.reader, match.takes, holders, self._translated.translation, self.graph)
-            if size > QUICK:
+            if pause is not None and size > QUICK:
                 pause.end()
             if match.deferred:
                 self.reader.hold()
-            given = match.growth, agree, pause.end, progress, match.fresh
+            given = match.growth, agree, None if pause is None else pause.end, progress, match.fresh
             successors = deliver(self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first)
             takers = [take.obj for take in match.takes]
             if successors:
@@ -241,7 +249,8 @@ class Restoration(MatchedRestore):
             for adapter, obj in _to_tell(holders):
                 told.append((adapter, obj))
                 adapter.on_restored(obj)
-            agree()
+            if agree is not None:
+                agree()
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
         self._supersede(match)

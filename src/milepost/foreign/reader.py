@@ -207,15 +207,16 @@ class ForeignReader:
         keys = self.keys()
         specs: list[TensorSpec] = []
         numbers: dict[int, int] = {}
-        spec = np.full(len(keys), -1, np.int64)
-        for place, stored in enumerate(map(self._stored.get, keys)):
+        spec: list[int] = []
+        for stored in map(self._stored.get, keys):
             if stored is None:
+                spec.append(-1)
                 continue
             number = numbers.setdefault(id(stored.spec), len(specs))
             if number == len(specs):
                 specs.append(stored.spec)
-            spec[place] = number
-        return keys, specs, spec
+            spec.append(number)
+        return keys, specs, np.array(spec, np.int64)
 
     def extents(self, keys: Iterable[str]) -> tuple[list[ReadableFile], Column, Column]:
         """Where values are, if they are in a file as in memory.
@@ -229,18 +230,23 @@ class ForeignReader:
         """
         files: list[ReadableFile] = []
         numbers: dict[int, int] = {}
-        found: list[tuple[int, int]] = []
+        file: list[int] = []
+        offset: list[int] = []
+        number, previous = -1, None
         for stored in map(self._stored.get, keys):
             extent = None if stored is None else self._file.extent(stored)
             if extent is None:
-                found.append((-1, 0))
+                file.append(-1)
+                offset.append(0)
                 continue
-            number = numbers.setdefault(id(extent[0]), len(files))
-            if number == len(files):
-                files.append(extent[0])
-            found.append((number, extent[1]))
-        file, offset = np.array(found, np.int64).reshape(-1, 2).T
-        return files, file, offset
+            if extent[0] is not previous:
+                previous = extent[0]
+                number = numbers.setdefault(id(previous), len(files))
+                if number == len(files):
+                    files.append(previous)
+            file.append(number)
+            offset.append(extent[1])
+        return files, np.array(file, np.int64), np.array(offset, np.int64)
 
     def __contains__(self, key: object) -> bool:
         return key in self._stored or key in self._plain

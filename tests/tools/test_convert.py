@@ -180,7 +180,7 @@ def test_nested_dicts_that_become_flat_names_are_told_with_the_remedy(tmp_path, 
     assert main(["convert", source, str(tmp_path / target)]) == 0
     told = capsys.readouterr().err
     assert (
-        "nested dicts have become flat names, such as model/w; '--only model --rename model=' writes that part" in told
+        "what was nested has flat names now, such as model/w; '--only model --rename model=' writes that part" in told
     )
     part = ["--only", "model", "--rename", "model=", "--overwrite"]
     assert main(["convert", source, str(tmp_path / target), *part]) == 0
@@ -228,7 +228,17 @@ def test_rounding_is_said(saved, tmp_path, capsys):
     assert list(found["rounded"]) == ["a"]
     assert 0 < found["rounded"]["a"] < 1e-3
     said = output_of(capsys, "convert", path, tmp_path / "b.pt", "--as", "float16").err
-    assert "rounded: 1 tensor, with a relative error of at most 0.0002" in said
+    assert "rounded: numbers of 1 tensor, which have changed by up to 0.0244% of their value" in said
+    assert "have become 0" not in said
+
+
+def test_numbers_that_rounding_makes_0_are_said(tmp_path, capsys):
+    path = milepost.save(tmp_path / "small", {"a": np.float32([1e-30])})
+    said = output_of(capsys, "convert", path, tmp_path / "b.pt", "--as", "float16").err
+    assert (
+        "rounded: numbers of 1 tensor, which have changed by up to 100% of their value; the smallest have become 0"
+        in said
+    )
 
 
 def test_a_number_that_would_become_infinite_is_refused(tmp_path, capsys):

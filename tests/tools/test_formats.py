@@ -379,7 +379,11 @@ def test_a_directory_of_steps_of_orbax_means_the_newest_complete_one(tmp_path, c
     (run / "11").rename(run / "11.orbax-checkpoint-tmp-1")
     assert main(["show", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["checkpoint"] == str(run / "10")
-    main(["prune", str(run), "--keep", "1", "--delete"])
+    (unfinished,) = [row for row in json_of(capsys, "ls", run, status=1)["checkpoints"] if row["state"] == "damaged"]
+    assert unfinished["step"] == 11
+    told = output_of(capsys, "prune", run, "--keep", "1", "--delete", status=3).err
+    assert "this is a directory of Orbax, whose steps are not pruned" in told
+    assert "3 directories, left as they are; Orbax has not finished 11.orbax-checkpoint-tmp-1" in told
     assert sorted(each.name for each in run.iterdir() if each.is_dir()) == ["10", "11.orbax-checkpoint-tmp-1", "9"]
 
 

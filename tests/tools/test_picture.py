@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import milepost
 from milepost import KeyNotFoundError
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.tools.layout import place, rows_of
@@ -36,6 +37,26 @@ SPECS = {"k": "float32[1,5]", "m": "float32[1,5]"}
 def test_every_node_has_its_role():
     picture = picture_of(GUIDE, SPECS)
     assert [node.role for node in picture.nodes] == [OBJECT, OBJECT, OPTIMIZER, VARIABLE, SLOT]
+
+
+@pytest.mark.parametrize("generation", ["keras", "tf_keras", "tf_keras.optimizers.legacy"])
+def test_optimizers_of_keras_without_slot_variables_are_optimizers(generation, tmp_path):
+    keras = pytest.importorskip(generation.partition(".")[0])
+    path = milepost.Checkpoint(first=_optimizer(keras, generation)).write(tmp_path / "ckpt")
+    assert [node.role for node in milepost.draw_graph(path, depth=1).picture.nodes] == [OBJECT, OPTIMIZER]
+
+
+def _optimizer(keras, generation):
+    classes = keras.optimizers.legacy if generation.endswith("legacy") else keras.optimizers
+    optimizer, variable = classes.SGD(0.1), keras.Variable(1.0) if generation == "keras" else _variable()
+    optimizer.apply_gradients([(variable * 0 + 1.0, variable)])
+    return optimizer
+
+
+def _variable():
+    import tensorflow
+
+    return tensorflow.Variable(1.0)
 
 
 def test_slot_edges_come_dashed_from_optimizer_and_variable():

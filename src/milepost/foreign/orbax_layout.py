@@ -36,7 +36,8 @@ METRICS: Final = "metrics"
 VERSION_1: Final = "orbax.checkpoint"
 DEFAULT: Final = "default"
 DESCRIBED: Final = "array_metadatas"
-_UNFINISHED: Final = ".orbax-checkpoint-tmp"
+UNFINISHED: Final = ".orbax-checkpoint-tmp"
+"""What the name of a directory that is not finished has after its own."""
 _MANIFEST: Final = "manifest.ocdbt"
 
 
@@ -117,12 +118,12 @@ def _unfinished_part(path: str) -> str | None:
     `STEP`, so this time shows nothing.
     """
     name = os.path.basename(os.path.normpath(path))
-    if _UNFINISHED in name:
+    if UNFINISHED in name:
         return f"the temporary directory {name!r:.80}"
     if not has_file(path, STEP):
         return _unfinished_item(path)
     for inside in [] if is_item(path) else directories_in(path):
-        if _UNFINISHED in inside:
+        if UNFINISHED in inside:
             return f"the temporary directory {inside!r:.80} in it"
         if (item := _unfinished_item(os.path.join(path, inside))) is not None:
             return f"{item} in {inside!r:.80}"

@@ -26,6 +26,7 @@ from milepost.errors import (
     UnsupportedError,
 )
 from milepost.foreign import ForeignReader, files_of_model, is_one_of_directories, is_part_of_model, needs_orbax
+from milepost.foreign.orbax_layout import UNFINISHED
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tools.terminal import shown
 
@@ -341,6 +342,10 @@ def _order(path: str) -> tuple[str, int]:
 
 
 def _split(path: str) -> tuple[str, int] | None:
-    """Stem and number of a checkpoint of a series. Steps of Orbax, and versions of a SavedModel, have a number as their name."""
+    """Stem and number of a checkpoint of a series. Steps of Orbax, and versions of a SavedModel, have a number as their name. The name of
+    a step that Orbax has not finished goes on after it."""
     directory, name = os.path.split(path)
+    name, unfinished, _ = name.partition(UNFINISHED)
+    if unfinished:
+        path = os.path.join(directory, name)
     return (os.path.join(directory, ""), int(name)) if _DIGITS.fullmatch(name) else split_number(path)

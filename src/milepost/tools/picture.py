@@ -19,7 +19,7 @@ from typing import Final
 from milepost.checkpoint.reader import CheckpointReader
 from milepost.errors import KeyNotFoundError, printable
 from milepost.graph.description import shortened
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.object_graph import Node, ObjectGraph
 from milepost.tensor import TensorSpec
 from milepost.tools import amounts
 
@@ -38,6 +38,8 @@ _FEWEST_CHILDREN: Final = 3
 _MOST_NAMES: Final = 3
 """Names on one edge to a folded node; of more, the first and the last."""
 _MOST_OFFERED: Final = 5
+_OF_KERAS: Final = ({"_iterations"}, {"iter", "decay"})
+"""Children that only optimizers have: those of Keras 3 and tf_keras, and those of tf_keras' legacy classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +278,16 @@ def _alone(graph: ObjectGraph, node: int, below: Sequence[int], specs: Mapping[s
     return f"{names[0]}: {specs[values[0].key]}"
 
 
+def is_optimizer(node: Node) -> bool:
+    """Whether a node is an optimizer: it has slot variables, or the children that optimizers of Keras have, also without any."""
+    names = {edge.name for edge in node.children}
+    return bool(node.slots) or any(map(names.issuperset, _OF_KERAS))
+
+
 def _role(graph: ObjectGraph, node: int, slots: Collection[int]) -> str:
     if node in slots:
         return SLOT
-    if graph.nodes[node].slots:
+    if is_optimizer(graph.nodes[node]):
         return OPTIMIZER
     return VARIABLE if graph.nodes[node].values else OBJECT
 

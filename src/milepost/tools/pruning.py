@@ -7,9 +7,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from milepost.bundle import index_path
 from milepost.engine.directory import good_checkpoints
 from milepost.engine.series import split_number
 from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError
+from milepost.foreign import orbax_layout, steps_of_orbax
 from milepost.retention import Best, ManagedCheckpoint, Policy, RetentionPlan
 from milepost.retention.by_metric import check_known
 from milepost.retention.rules import RetentionPolicy
@@ -93,9 +95,31 @@ def _managed(place: Place, facts: Facts) -> ManagedCheckpoint:
     return ManagedCheckpoint(place.path, saved or 0.0, facts.metrics or None, place.is_pinned)
 
 
+def _only_directories(directory: str, paths: Sequence[str]) -> CheckpointNotFoundError:
+    """The error for a directory whose checkpoints are all directories of other libraries."""
+    unfinished = [os.path.basename(path) for path in paths if orbax_layout.unfinished_error(path) is not None]
+    steps = bool(steps_of_orbax(LOCAL_STORAGE, directory))
+    left = "1 directory, left as it is" if len(paths) == 1 else f"{len(paths):,} directories, left as they are"
+    if unfinished:
+        left += f"; Orbax has not finished {', '.join(map(named, unfinished))}: its save is running, or was killed"
+    return CheckpointNotFoundError(
+        "this is a directory of Orbax, whose steps are not pruned" if steps else "there are no numbered checkpoints",
+        file=directory,
+        expected="a series of checkpoints, such as ckpt-1.index",
+        found=left,
+        remedy="pass max_to_keep to the manager of Orbax; remove what it has not finished by hand, when no save is running"
+        if steps
+        else "only series of numbered checkpoints are pruned; delete others one by one",
+    )
+
+
 def _of_series(directory: str, name: str | None, places: Sequence[Place]) -> list[Place]:
     series: dict[str, list[Place]] = {}
+    others: list[str] = []
     for place in places:
+        if LOCAL_STORAGE.is_directory(place.path) and not LOCAL_STORAGE.is_file(index_path(place.path)):
+            others.append(place.path)
+            continue
         split = split_number(place.path)
         if split is not None and os.path.dirname(place.path) == directory.rstrip(os.sep):
             series.setdefault(os.path.basename(split[0]), []).append(place)
@@ -107,6 +131,8 @@ def _of_series(directory: str, name: str | None, places: Sequence[Place]) -> lis
             remedy=f"pass the name of one, as in --name {shlex.quote(named(min(series)))}",
         )
     wanted = next(iter(series), None) if name is None else typed(name, series)
+    if wanted is None and others:
+        raise _only_directories(directory, others)
     if wanted not in series:
         raise CheckpointNotFoundError(
             "there are no numbered checkpoints of this name in the directory"

@@ -199,7 +199,10 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool, wi
         note(f"left out, {why}: {amounts.plural(len(done.unwanted), 'tensor')}")
     if done.rounded:
         worst = max(done.rounded.values())
-        note(f"rounded: {amounts.plural(len(done.rounded), 'tensor')}, with a relative error of at most {worst:.2g}")
+        vanished = "; the smallest have become 0" if worst >= 1 else ""
+        note(
+            f"rounded: numbers of {amounts.plural(len(done.rounded), 'tensor')}, which have changed by up to {worst * 100:.3g}% of their value{vanished}"
+        )
     for key, reason in list(done.left_out.items())[:_MOST_LISTED]:
         note(f"left out: {WHOLE if key in ('', ROOT) else named(key)}: {shown(in_options(reason))}")
     if len(done.left_out) > _MOST_LISTED:
@@ -211,7 +214,7 @@ def _flattened(done: Conversion, *, with_part: bool) -> str:
     name = next(each for each in done.tensors if "/" in each)
     part = shlex.quote(shown(name.partition("/")[0]))
     remedy = f"; '--only {part} --rename {part}=' writes that part alone, with its own names" if with_part else ""
-    return f"nested dicts have become flat names, such as {shown(name)}{remedy}"
+    return f"what was nested has flat names now, such as {shown(name)}{remedy}"
 
 
 def _opened_by(done: Conversion) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from milepost.collector import collection_paused
 from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE, escape
 from milepost.graph.object_graph import ObjectGraph
-from milepost.tools.picture import OBJECT, OPTIMIZER, VARIABLE
+from milepost.tools.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer
 from milepost.tools.picture import SLOT as SLOT_VARIABLE
 from milepost.tools.tensors import Row, is_of_program
 from milepost.tools.tree import Branch, tree_of
@@ -162,7 +162,13 @@ def _add_objects(root: Branch, graph: ObjectGraph, roles: dict[int, str], others
         number = queue.popleft()
         node, branch = graph.nodes[number], branches[number]
         roles[id(branch)] = (
-            SLOT_VARIABLE if number in slots else OPTIMIZER if node.slots else VARIABLE if node.values else OBJECT
+            SLOT_VARIABLE
+            if number in slots
+            else OPTIMIZER
+            if is_optimizer(node)
+            else VARIABLE
+            if node.values
+            else OBJECT
         )
         for name, child in node.children:
             if child not in branches:

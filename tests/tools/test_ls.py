@@ -233,6 +233,31 @@ def test_a_directory_that_cannot_be_read_is_told(tmp_path, capsys):
     assert listed["not_searched"] == [str(tmp_path / "closed")]
 
 
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="this user may read every file")
+def test_a_checkpoint_that_may_not_be_read_does_not_hide_the_others(tmp_path, capsys):
+    paths = series(tmp_path, [0.5, 0.25])
+    os.chmod(f"{paths[1]}.data-00000-of-00001", 0)
+    for command, states in (("ls", ["complete", "not read"]), ("verify", ["not read", "whole"])):
+        listed = json_of(capsys, command, tmp_path, status=3)["checkpoints"]
+        assert [row["state"] for row in listed] == states
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="this user may read every file")
+def test_prune_deletes_nothing_if_a_checkpoint_may_not_be_read(tmp_path, capsys):
+    paths = series(tmp_path, [0.5, 0.25])
+    os.chmod(f"{paths[1]}.data-00000-of-00001", 0)
+    told = output_of(capsys, "prune", tmp_path, "--keep", "1", "--delete", status=3).err
+    assert "change the permissions" in told
+    assert all(os.path.exists(f"{path}.index") for path in paths)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="this user may read every directory")
+def test_the_error_for_a_closed_directory_names_it(tmp_path, capsys):
+    (tmp_path / "closed").mkdir(mode=0)
+    told = output_of(capsys, "ls", tmp_path / "closed", status=3).err
+    assert f"file: {tmp_path / 'closed'}\n" in told
+
+
 def test_prune_stays_in_its_directory(tmp_path, capsys):
     """What is listed below a directory is not a part of its series."""
     series(tmp_path, [0.5, 0.25])

@@ -218,6 +218,8 @@ class LocalStorage:
             return os.stat(self._place(path)).st_mode
         except FileNotFoundError:
             return 0
+        except PermissionError as error:  # of the path itself, nothing need be allowed
+            raise_explained(error, "look into this directory", os.path.dirname(path) or ".")
         except OSError as error:
             if not says_that_nothing_is_there(error):
                 raise_explained(error, "look at", path)

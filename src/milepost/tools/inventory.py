@@ -213,7 +213,7 @@ def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
             return Facts("complete", *found, len(reader.keys()), read_metadata(reader).metrics or {})
     except (CheckpointNotFoundError, CorruptCheckpointError) as error:
         state, problem = "damaged", error
-    except UnsupportedError as error:
+    except (UnsupportedError, StorageError) as error:
         state, problem = "not read", error
     size, modified = _stat(_files_of(storage, path))
     is_missing = isinstance(problem, CheckpointNotFoundError) and not size

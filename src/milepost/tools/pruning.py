@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from milepost.bundle import index_path
 from milepost.engine.directory import good_checkpoints
 from milepost.engine.series import split_number
-from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError
+from milepost.errors import CheckpointNotFoundError, MilepostError, StorageError, UnsupportedError
 from milepost.foreign import orbax_layout, steps_of_orbax
 from milepost.retention import Best, ManagedCheckpoint, Policy, RetentionPlan
 from milepost.retention.by_metric import check_known
@@ -55,12 +55,16 @@ def planned(
         KeyNotFoundError: A rule names a metric that no checkpoint has, where they have others.
         UnsupportedError: There are several series, and no name.
         StateFileError: The state file is malformed.
+        StorageError: A file cannot be read.
     """
     inventory = inventory_of(directory)
     if inventory.problems:
         raise inventory.problems[0]
     places = _of_series(directory, name, inventory.places)
     found = [(place, facts_of(place.path)) for place in places]
+    for _, facts in found:
+        if isinstance(facts.problem, StorageError):  # it may be whole, and the newest
+            raise facts.problem
     bad = {place.path: facts.problem for place, facts in found if facts.problem is not None}
     whole = [(place, facts) for place, facts in found if place.path not in bad]
     newest_first = [place.path for place, _ in reversed(whole)]

@@ -6,10 +6,10 @@ import argparse
 import os
 from typing import Any
 
-from milepost.errors import without_remedy
+from milepost.errors import StorageError, without_remedy
 from milepost.graph.description import moment
 from milepost.tools import amounts
-from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
+from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_command, add_json
 from milepost.tools.fitting import Column
 from milepost.tools.inventory import Facts, Inventory, Place, age_of, facts_of, inventory_of, not_searched_note
 from milepost.tools.paths import typed_path
@@ -50,7 +50,9 @@ def run(options: argparse.Namespace) -> int:
         print_json(_json(options.path, inventory, found))
     else:
         _print(options.path, inventory, found)
-    return DIFFERS if is_bad else SUCCESS
+    if is_bad:
+        return DIFFERS
+    return CANNOT if any(isinstance(facts.problem, StorageError) for _, facts in found) else SUCCESS
 
 
 def _print(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) -> None:

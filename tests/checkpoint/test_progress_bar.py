@@ -34,11 +34,11 @@ progress_bar._LINES = 0.3
 """
 
 
-def in_a_terminal(command):
+def in_a_terminal(command, width=120):
     """What a program shows on a terminal, without what moves the cursor and changes colours."""
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(width)}
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, cwd=ROOT, env=environment)
     os.close(theirs)
     shown = everything_from(ours)
@@ -55,6 +55,15 @@ def test_a_long_operation_shows_a_bar_on_a_terminal():
     shown = in_a_terminal([sys.executable, "-c", SLOW + LONG])
     assert re.search(r"saving run/ckpt .*/50.3 MB .* MB/s", shown)
     assert re.search(r"restoring run/ckpt .*50.3/50.3 MB", shown)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_bar_takes_one_line_of_a_narrow_terminal(width):
+    long = LONG.replace("run/ckpt", f"run/{'long' * 30}/ckpt")
+    shown = in_a_terminal([sys.executable, "-c", SLOW + long], width)
+    lines = [each.rstrip() for each in re.split(r"[\r\n]+", shown) if each.strip()]
+    assert max(map(len, lines)) <= width
+    assert all(re.match(r"(saving|restoring) \S+kpt .*/50.3 MB", each) for each in lines), lines
 
 
 def test_a_short_operation_shows_nothing_on_a_terminal():

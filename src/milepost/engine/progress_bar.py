@@ -16,6 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as RichProgress
 
 from milepost.errors import printable
+from milepost.graph.description import shortened
 
 if TYPE_CHECKING:
     from milepost.engine.progress import Progress
@@ -24,6 +25,10 @@ _LONG: Final = 1.0
 """Seconds after which a bar appears."""
 _LINES: Final = 10.0
 """Seconds between two lines."""
+_WIDE_ENOUGH_FOR_RATE: Final = 60
+_WIDE_ENOUGH_FOR_BAR: Final = 80
+"""Letters in a line of the terminal. A display of two lines would be drawn again below itself."""
+_LEAST_PATH: Final = 8
 _VERBS: Final = {
     "save": ("saving", "saved"),
     "restore": ("restoring", "restored"),
@@ -41,12 +46,15 @@ class Bar:
     def __init__(self) -> None:
         console = Console(stderr=True)
         self._is_live = console.is_jupyter or (console.is_terminal and not console.is_dumb_terminal)
+        columns = [(DownloadColumn(), 14), (TimeRemainingColumn(), 8)]
+        if console.width >= _WIDE_ENOUGH_FOR_RATE:
+            columns.insert(1, (TransferSpeedColumn(), 11))
+        if console.width >= _WIDE_ENOUGH_FOR_BAR:
+            columns.insert(0, (BarColumn(), 12))  # its least width
+        self._room = console.width - sum(width for _, width in columns)
         self._shown = RichProgress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+            *(column for column, _ in columns),
             console=console,
             auto_refresh=False,  # otherwise it starts a thread, which a fork of the process could leave with a lock held
         )
@@ -58,7 +66,8 @@ class Bar:
     def show(self, progress: Progress) -> None:
         """Shows how far the operation is."""
         if self._is_live:
-            description = f"{_VERBS[progress.operation][0]} {printable(progress.path, one_line=True)}"
+            doing = _VERBS[progress.operation][0]
+            description = f"{doing} {shortened(progress.path, max(_LEAST_PATH, self._room - len(doing) - 1))}"
             self._shown.update(
                 self._task,
                 description=description,

@@ -170,6 +170,7 @@ def test_a_module_that_is_not_there(saved):
     done = run("match", saved[0], "no_such_module:x")
     assert done.returncode == 3
     assert "ModuleNotFoundError" in done.stderr
+    assert "go to the directory that it is in" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -93,5 +93,7 @@ def _explained(doing: str) -> Iterator[None]:
         raise UnsupportedError(
             f"{doing} raised {type(error).__name__}: {error}",
             file=None if last is None else f"{last.filename}, line {last.lineno}",
-            remedy="run python in this directory, and do the same there to see all of what is raised",
+            remedy="name a module that is installed, or go to the directory that it is in"
+            if last is None and isinstance(error, ModuleNotFoundError)
+            else "run python in this directory, and do the same there to see all of what is raised",
         ) from error

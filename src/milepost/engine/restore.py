@@ -150,9 +150,8 @@ class Restoration(MatchedRestore):
             return child
         with places_in_use():
             replaced = self._follow_converted() if self._matcher.slot_nodes and self._has_slots_below(node) else []
-            if not self.graph.nodes[
-                node
-            ].children:  # then the match makes so few objects that a pause is not worth while
+            if not self.graph.nodes[node].children:
+                # The match makes so few objects that a pause is not worth while.
                 successor = self._settle(node, child, None, superseded=superseded)
             else:
                 with collection_paused() as pause:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as RichProgress
+from rich.table import Column
 
 from milepost.errors import printable
 from milepost.graph.description import shortened
@@ -46,14 +47,18 @@ class Bar:
     def __init__(self) -> None:
         console = Console(stderr=True)
         self._is_live = console.is_jupyter or (console.is_terminal and not console.is_dumb_terminal)
-        columns = [(DownloadColumn(), 14), (TimeRemainingColumn(), 8)]
+        # only the bar shrinks if there is no room for all
+        columns = [
+            (DownloadColumn(table_column=Column(no_wrap=True)), 14),
+            (TimeRemainingColumn(table_column=Column(no_wrap=True)), 8),
+        ]
         if console.width >= _WIDE_ENOUGH_FOR_RATE:
-            columns.insert(1, (TransferSpeedColumn(), 11))
+            columns.insert(1, (TransferSpeedColumn(table_column=Column(no_wrap=True)), 11))
         if console.width >= _WIDE_ENOUGH_FOR_BAR:
-            columns.insert(0, (BarColumn(), 12))  # its least width
+            columns.insert(0, (BarColumn(), 5))  # at least, beside a long path
         self._room = console.width - sum(width for _, width in columns)
         self._shown = RichProgress(
-            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             *(column for column, _ in columns),
             console=console,
             auto_refresh=False,  # otherwise it starts a thread, which a fork of the process could leave with a lock held

@@ -24,7 +24,7 @@ CALLS = {
     "arrays, restore": 17.5,
     "arrays, assert": 3.4,
     "numbers, save": 12.3,
-    "numbers, restore": 30.3,
+    "numbers, restore": 24.3,
     "numbers, assert": 4.2,
     "variables, save": 8.3,
     "variables, restore": 15.1,

@@ -32,7 +32,7 @@ class Assigned:
 
     Args:
         reader: The open checkpoint.
-        takes: All objects that take values. There is at least one.
+        takes: All objects that take values, with the values that are assigned only. There is at least one.
         verify_first: As for `deliver`.
 
     Attributes:
@@ -46,21 +46,15 @@ class Assigned:
     def __init__(self, reader: BundleReader, takes: Sequence[Take], *, verify_first: bool) -> None:
         self._reader = reader
         self._verify_first = verify_first
-        wanted = [
-            take
-            if all(value.destination is None for value, _ in take.values)
-            else take._replace(values=[pair for pair in take.values if pair[0].destination is None])
-            for take in takes
-        ]
         self._in_boxes = {
             value
-            for take in wanted
+            for take in takes
             for value, key in take.values
             if value.in_boxes and _is_read_in_boxes(value, reader.spec(key))
         }
         # Objects that may refuse come first, so that no old values of the others are needed.
         ranked: dict[int, dict[int, list[Take]]] = {_REFUSING: {}, _REPLACED: {}, _CHANGED: {}}
-        for take in wanted:
+        for take in takes:
             ranked[_rank(take)].setdefault(take.adapter.turn, []).append(take)
         refusing, self.replaced, changed = (
             [take for turn in sorted(by_turn) for take in by_turn[turn]] for by_turn in ranked.values()
@@ -108,7 +102,7 @@ class Assigned:
             takes: The objects that take them.
             loses_old: Whether reading a damaged box would lose an old value. If not, a box that is verified when it is read is left out.
         """
-        for take in takes:
+        for take in takes if self._in_boxes else ():
             for value, key in take.values:
                 if value in self._in_boxes and (loses_old or not Boxes(self._reader, key).verifies):
                     yield from ((key, box) for box in ((None,) if value.boxes is None else value.boxes))
@@ -153,9 +147,12 @@ class Assigned:
         """Divides objects so that the values of each part are held at a time."""
         batch: list[Take] = []
         filled = 0
+        reader, in_boxes = self._reader, self._in_boxes
         for take in takes:
-            whole = [key for value, key in take.values if value not in self._in_boxes]
-            size = sum([_size(self._reader, key) + _ARRAY for key in whole])
+            size = 0
+            for value, key in take.values:
+                if value not in in_boxes:
+                    size += _size(reader, key) + _ARRAY
             if batch and filled + size > _ASSIGNED:
                 yield batch
                 batch, filled = [], 0

@@ -143,7 +143,7 @@ def _asked(
         if read < len(take.values):
             if "assign" not in take.adapter.overrides:
                 raise _no_way_to_assign(reader, take)
-            others.append(take)
+            others.append(take if not read else _without_destinations(take))
     return filled, others
 
 
@@ -156,6 +156,10 @@ def _former_trees(holders: Sequence[Any]) -> dict[Place, Any]:
         for root in {parent.root for parent in {place.parent for place in places if place.parent is not None}}:
             former[root] = root.value
     return former
+
+
+def _without_destinations(take: Take) -> Take:
+    return take._replace(values=[pair for pair in take.values if pair[0].destination is None])
 
 
 def _keep_destinations(filled: Sequence[Take], undo: Undo) -> None:

@@ -235,9 +235,12 @@ class Matcher:
                     match.may_lack |= live.get(name, other) is not other  # several live objects for one saved object
                     growth.shared(obj, node, name, child, child_node, other)
                     continue
-                # a container gains nothing where it has an array for a saved array
-                if type(child) is PlainLeaf or (
-                    types[child_node] and (child is None or types[child_node] not in arrays)
+                # a container gains nothing where it has a plain value for a saved one, or an array for a saved array
+                kind = types[child_node]
+                if (
+                    kind not in PLAIN_TYPES
+                    if type(child) is PlainLeaf
+                    else kind and (child is None or kind not in arrays)
                 ):
                     child = growth.child(obj, node, name, child, child_node)
                 if child is not None:

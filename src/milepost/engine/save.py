@@ -104,11 +104,12 @@ def read_state(
     arrays: list[Array | PiecewiseArray | ShardedArray] = []
     own, first = set[int](), set[int]()
     of_first = _of_first_process(live) if member is not None else set()
+    skipped_by_tensorflow = live.skipped_by_tensorflow
     rows = zip(live.paths, _read_all(live, options), live.edges, python, strict=True)
     for number, (path, values, edges, python_type) in enumerate(rows):
         saved: list[SavedValue] = []
         kind = _kind_of_own(live, number, options, of_first) if member is not None else ""
-        is_skipped = number in live.skipped_by_tensorflow
+        is_skipped = number in skipped_by_tensorflow
         for value, read in values:
             skipped = is_skipped or value.skipped_by_tensorflow
             name, listed = value.name, value.listed
@@ -267,9 +268,10 @@ def _read_all(live: LiveGraph, options: CheckpointOptions) -> Iterator[_Read]:
 
 def _read(live: LiveGraph, numbers: Iterable[int], options: CheckpointOptions) -> Iterator[_Read]:
     """The values of some objects, read one object after the other, when they are asked for."""
-    methods = {adapter: _values_now(adapter) for adapter in set(live.adapters)}
+    objects, adapters = live.objects, live.adapters
+    methods = {adapter: _values_now(adapter) for adapter in set(adapters)}
     for number in numbers:
-        adapter = live.adapters[number]
+        adapter = adapters[number]
         values_now = methods[adapter]
         if values_now is None:
             yield ()
@@ -277,7 +279,7 @@ def _read(live: LiveGraph, numbers: Iterable[int], options: CheckpointOptions) -
         read: list[tuple[Value, Array | PiecewiseArray | ShardedArray]] = []
         value = None
         try:
-            for value in values_now(live.objects[number]):
+            for value in values_now(objects[number]):
                 array = value.read()
                 if array.shape != value.shape and not shape_fits(array.shape, value.shape):
                     raise _another_shape(adapter, value, array)

@@ -75,7 +75,7 @@ def plain_value(value: Any) -> Value:
     kind = type(value)
     if kind in NUMBERS and (kind is not int or value in _INT64):
         dtype = NUMBERS[kind]
-        return Value(VARIABLE_VALUE, dtype, (), partial(np.array, value, dtype.numpy), skipped_by_tensorflow=True)
+        return Value(VARIABLE_VALUE, dtype, (), np.array(value, dtype.numpy), skipped_by_tensorflow=True)
     if isinstance(value, str):
         return _text(value.encode("utf-8", "surrogatepass"))
     if isinstance(value, bytes):
@@ -105,12 +105,13 @@ def taken_value(value: Any, saved_as: str) -> Value:
     kind = type(value)
     is_usual = kind in NUMBERS and (kind is not int or value in _INT64)
     dtype = NUMBERS[kind] if is_usual else plain_value(value).dtype
-    return _taking(dtype, (0,) if saved_as == "NoneType" else ())
+    return _taking(dtype.number, (0,) if saved_as == "NoneType" else ())
 
 
 @cache
-def _taking(dtype: DType, shape: tuple[int, ...]) -> Value:
-    """One `Value` for all plain values of the same type. A restore does not read its source."""
+def _taking(number: int, shape: tuple[int, ...]) -> Value:
+    """One `Value` for all plain values of the same element type, given by its number. A restore does not read its source."""
+    dtype = DType.from_number(number)
     return Value(VARIABLE_VALUE, dtype, shape, _NOTHING, accepts=_SCALARS, skipped_by_tensorflow=True)
 
 

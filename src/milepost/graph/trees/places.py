@@ -337,9 +337,22 @@ def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
 
 
 def put(trees: Sequence[Place]) -> None:
-    """Assigns new trees to the objects that hold them, except trees that the objects do not hold yet."""
+    """Assigns new trees to the objects that hold them, except trees that the objects do not hold yet.
+
+    Each object gets all of its trees in one call.
+    """
+    holders: dict[int, Any] = {}
+    changes: dict[int, dict[str, Any]] = {}
     for place in trees:
-        holder = place.holder() if place.holder is not None else None
+        holder = place.holder() if place.attached and place.holder is not None else None
+        if holder is None:
+            continue
+        identity = id(holder)
+        if identity not in holders:
+            holders[identity] = holder
+            changes[identity] = {}
+        changes[identity][place.key] = place.value
+    for identity, holder in holders.items():
         adapter = adapter_of(holder)
-        if place.attached and adapter is not None:
-            adapter.replace(holder, {place.key: place.value})
+        if adapter is not None:
+            adapter.replace(holder, changes[identity])

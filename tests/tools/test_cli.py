@@ -273,7 +273,7 @@ class TestOnATerminal:
             "def slow(*arguments, **options): read(*arguments, **options); time.sleep(1.2); read(*arguments, **options)\n"
             "reader.read_spans = slow; sys.exit(main(sys.argv[1:]))"
         )
-        text = self.seen("verify", path, columns=120, program=["-c", code])
+        text = self.seen("verify", path, columns=160, program=["-c", code])
         assert f"verifying {path}" in text
         assert "all checksums correct (128.0 MiB" in " ".join(text.split())
 

@@ -80,9 +80,8 @@ class TensorAdapter(Adapter):
         return values
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
-        if any(
-            value.destination is not None for value in self.values(obj)
-        ):  # assigned only if it is reshaped: it gets other memory
+        if any(value.destination is not None for value in self.values(obj)):
+            # It is assigned only if it is reshaped, and then gets other memory.
             former = obj.data
             return lambda: setattr(obj, "data", former)
         put_back = super().before_assign(obj)

@@ -299,6 +299,7 @@ def machine() -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),
         "cpu": model,
+        **_gpu(),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "commit": _commit(),
@@ -306,6 +307,15 @@ def machine() -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "load": os.getloadavg()[0],
     }
+
+
+def _gpu() -> dict[str, str]:
+    """The name of the first GPU of NVIDIA, if the machine has one."""
+    if shutil.which("nvidia-smi") is None:
+        return {}
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+    return {"gpu": found[0].strip()} if found else {}
 
 
 def report(name: str, text: str, facts: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> None:
@@ -320,7 +330,8 @@ def report(name: str, text: str, facts: Mapping[str, Any], samples: Sequence[Map
 def measured_on(facts: Mapping[str, Any]) -> str:
     """What `machine` has found, as a line of a report."""
     packages = ", ".join(f"{package} {version}" for package, version in facts["packages"].items())
+    gpu = f", {facts['gpu']}" if "gpu" in facts else ""
     return (
-        f"{MEASURED} {facts['date']}: {facts['cores']} cores ({facts['cpu']}), Linux {facts['kernel']}, "
+        f"{MEASURED} {facts['date']}: {facts['cores']} cores ({facts['cpu']}){gpu}, Linux {facts['kernel']}, "
         f"Python {facts['python']}, {packages}; sources at {facts['commit']}. Load of the machine before the first round: {facts['load']:.1f}."
     )

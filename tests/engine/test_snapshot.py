@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import weakref
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost.engine.snapshot import SnapshotMemory
-from milepost.tensor import Piece, PiecewiseArray
+from milepost.tensor import OnDevice, Piece, PiecewiseArray
 
 LARGE = 1 << 16
 """Elements of an array whose memory is kept."""
@@ -150,3 +152,107 @@ def test_a_save_from_a_callback_of_an_asynchronous_save_has_its_own_values(tmp_p
     checkpoint.sync()
     found = [milepost.load_variable(str(tmp_path / name), "value")[0] for name in ("first", "first-again")]
     assert found == [1, 2]
+
+
+class Far(OnDevice):
+    """Elements on a device that remembers the memory which it has prepared."""
+
+    prepared: ClassVar[list] = []
+
+    def __init__(self, array):
+        self.array = array
+
+    def __getitem__(self, box):
+        return self.array[box].copy()
+
+    def copy_into(self, box, destination):
+        destination[...] = self.array[box]
+
+    def prepare(self, memory):
+        Far.prepared.append(memory)
+
+
+@pytest.fixture
+def far():
+    def on_device(array):
+        return PiecewiseArray(array.dtype, array.shape, [Piece((0,) * array.ndim, array.shape, Far(array))])
+
+    Far.prepared = []
+    yield on_device
+    Far.prepared = []
+
+
+def test_values_on_a_device_are_copied_into_memory_that_the_device_has_prepared(far):
+    arrays = [np.full(LARGE, number, "f4") for number in range(3)]
+    copies = SnapshotMemory().copy([far(arrays[0]), arrays[1], far(arrays[2])])
+    (memory,) = Far.prepared
+    assert [np.shares_memory(copy, memory) for copy in copies] == [True, False, True]
+    for copied, array in zip(copies, arrays, strict=True):
+        assert np.array_equal(copied, array)
+        assert not np.shares_memory(copied, array)
+
+
+def test_prepared_memory_is_used_again(far):
+    memory = SnapshotMemory()
+    arrays = [np.full(LARGE, number, "f4") for number in range(3)]
+    memory.copy([far(array) for array in arrays])
+    for array in arrays:
+        array += 1
+    second = memory.copy([far(array) for array in reversed(arrays)])
+    assert len(Far.prepared) == 1
+    assert [copied[0] for copied in second] == [3, 2, 1]
+    assert all(np.shares_memory(copied, Far.prepared[0]) for copied in second)
+
+
+def test_only_memory_that_is_missing_is_made_anew(far):
+    memory = SnapshotMemory()
+    memory.copy([far(np.zeros(LARGE, "f4"))])
+    grown = [np.ones(LARGE, "f4"), np.ones(2 * LARGE, "f4"), np.ones(LARGE, "f4")]
+    copies = memory.copy([far(array) for array in grown])
+    assert [each.nbytes // (4 * LARGE) for each in Far.prepared] == [1, 3]
+    assert all(np.array_equal(copied, array) for copied, array in zip(copies, grown, strict=True))
+    assert not np.shares_memory(copies[0], copies[2])
+
+
+def test_prepared_memory_is_given_back(far):
+    memory = SnapshotMemory()
+    memory.copy([far(np.zeros(LARGE, "f4"))])
+    left = weakref.ref(Far.prepared.pop())
+    memory.release()
+    assert left() is None
+
+
+class Held(Far):
+    """Elements that their device copies by itself."""
+
+    @classmethod
+    def held(cls, sources):
+        return [source.array.copy() for source in sources]
+
+
+def test_what_a_device_copies_by_itself_is_not_copied_again():
+    arrays = [np.arange(LARGE, dtype="f4"), np.arange(8.0), np.arange(2.0 * LARGE).reshape(2, LARGE)]
+    given = [
+        PiecewiseArray(each.dtype, each.shape, [Piece((0,) * each.ndim, each.shape, Held(each))]) for each in arrays
+    ]
+    rows = [Piece((row, 0), (1, LARGE), Held(arrays[2][row : row + 1])) for row in range(2)]
+    given[2] = PiecewiseArray(arrays[2].dtype, arrays[2].shape, rows)
+    expected = [each.copy() for each in [*arrays, arrays[2][1, 5:]]]
+    copies = SnapshotMemory().copy([*given, given[2][1][5:]])
+    for each in arrays:
+        each[...] = 0
+    assert all(copied.constant for copied in copies)
+    assert all(np.array_equal(copied, each) for copied, each in zip(copies, expected, strict=True))
+
+
+def test_what_a_device_cannot_copy_by_itself_is_copied(far):
+    class Unable(Far):
+        pass
+
+    array = np.arange(LARGE, dtype="f4")
+    able = PiecewiseArray(array.dtype, array.shape, [Piece((0,), array.shape, Held(array))])
+    unable = PiecewiseArray(array.dtype, array.shape, [Piece((0,), array.shape, Unable(array))])
+    copies = SnapshotMemory().copy([able, unable, array])
+    array[...] = -1
+    assert all(np.array_equal(copied, np.arange(LARGE, dtype="f4")) for copied in copies)
+    assert len(Far.prepared) == 1

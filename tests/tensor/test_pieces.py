@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from milepost.tensor import Piece, PiecewiseArray
+from milepost.tensor import OnDevice, Piece, PiecewiseArray
 
 WHOLE = np.arange(24).reshape(4, 6)
 QUARTERS = [
@@ -38,3 +38,58 @@ def test_what_lies_in_one_piece_is_not_copied(array):
 def test_a_copy_has_its_own_memory(array):
     assert not np.shares_memory(array[:2, :3].copy(), WHOLE)
     assert np.array_equal(array.copy(), WHOLE)
+
+
+class Far(OnDevice):
+    """Elements that are copied when they are read, as those on a GPU are."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __getitem__(self, box):
+        return self.array[box].copy()
+
+    def copy_into(self, box, destination):
+        destination[...] = self.array[box]
+
+    def prepare(self, memory):
+        pass
+
+
+def far(pieces):
+    return [piece._replace(source=Far(piece.source)) for piece in pieces]
+
+
+def test_what_lies_on_a_device_is_copied_into_memory_without_another_copy(monkeypatch):
+    array = PiecewiseArray(WHOLE.dtype, WHOLE.shape, far(QUARTERS))
+    monkeypatch.delattr(Far, "__getitem__")
+    found = np.zeros_like(WHOLE)
+    array.copy_into(found)
+    assert np.array_equal(found, WHOLE)
+
+
+@pytest.mark.parametrize("index", [slice(1, 3), (slice(0, 2), slice(3, 6)), 3])
+def test_a_box_of_what_lies_on_a_device_is_that_of_the_whole(index):
+    array = PiecewiseArray(WHOLE.dtype, WHOLE.shape, far(QUARTERS))
+    assert np.array_equal(np.asarray(array[index]), WHOLE[index])
+
+
+def test_an_array_is_on_a_device_if_all_its_pieces_are():
+    all_far, one_here = far(QUARTERS), [*far(QUARTERS[1:]), QUARTERS[0]]
+    assert PiecewiseArray(WHOLE.dtype, WHOLE.shape, all_far).on_device == [piece.source for piece in all_far]
+    assert not PiecewiseArray(WHOLE.dtype, WHOLE.shape, one_here).on_device
+    assert not PiecewiseArray(WHOLE.dtype, (0,), []).on_device
+
+
+def test_a_number_on_a_device_is_an_array_without_dimensions():
+    number = np.array(7.0)
+    array = PiecewiseArray(number.dtype, (), [Piece((), (), Far(number))])
+    found = np.zeros(())
+    array.copy_into(found)
+    assert (np.asarray(array).shape, np.asarray(array), found) == ((), 7, 7)
+
+
+def test_a_number_in_one_piece_is_an_array_without_dimensions():
+    array = PiecewiseArray(np.dtype(float), (), [Piece((), (), np.array(7.0))])
+    assert type(np.asarray(array)) is np.ndarray
+    assert type(array.copy()) is np.ndarray

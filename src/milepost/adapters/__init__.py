@@ -14,7 +14,7 @@ public, and an adapter needs no others.
 `Omission`, `Accounted`               what a checkpoint would leave out
 `DType`, `TensorSpec`, `TensorSlice`  element types, element types with shapes, boxes cut from a tensor
 `StoredTensor`, `PiecewiseArray`,     large values: read box by box, and saved from several pieces of memory
-`Piece`, `PieceSource`
+`Piece`, `PieceSource`, `OnDevice`
 `ShardedArray`, `Shard`               values whose parts are held by several processes
 ====================================  ==================================================================================
 
@@ -38,7 +38,7 @@ from milepost.graph.adapter import ANY_SHAPE, Adapter, Shape, StoredTensor, Valu
 from milepost.graph.frameworks import register_framework
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Accounted, Omission
-from milepost.tensor import DType, Piece, PieceSource, PiecewiseArray, Shard, ShardedArray, TensorSlice, TensorSpec
+from milepost.tensor import DType, OnDevice, Piece, PieceSource, PiecewiseArray, Shard, ShardedArray, TensorSlice, TensorSpec
 
 __all__ = [
     "ANY_SHAPE",
@@ -49,6 +49,7 @@ __all__ = [
     "DType",
     "MismatchError",
     "Omission",
+    "OnDevice",
     "Piece",
     "PieceSource",
     "PiecewiseArray",

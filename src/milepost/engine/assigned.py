@@ -50,7 +50,9 @@ class Assigned:
             value
             for take in takes
             for value, key in take.values
-            if value.in_boxes and _is_read_in_boxes(value, reader.spec(key))
+            if value.in_boxes
+            and _is_read_in_boxes(value, reader.spec(key))
+            and (verify_first or not _is_read_twice(value, reader, key))
         }
         # Objects that may refuse come first, so that no old values of the others are needed.
         ranked: dict[int, dict[int, list[Take]]] = {_REFUSING: {}, _REPLACED: {}, _CHANGED: {}}
@@ -178,6 +180,11 @@ def _is_read_in_boxes(value: Value, saved: TensorSpec) -> bool:
         return saved.nbytes > _IN_BOXES
     needed = sum(math.prod(box.shape(saved.shape)) for box in value.boxes)
     return saved.nbytes > (_IN_BOXES if needed >= saved.size else _BOXES_OF_SEVERAL)
+
+
+def _is_read_twice(value: Value, reader: BundleReader, key: str) -> bool:
+    """Whether all boxes of a tensor are read, and do not verify it, so that all of it must be verified before."""
+    return value.boxes is None and not Boxes(reader, key).verifies
 
 
 def _size(reader: BundleReader, key: str) -> int:

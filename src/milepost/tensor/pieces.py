@@ -6,6 +6,7 @@ They are written box by box, so that the whole tensor is never copied.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -22,6 +23,50 @@ class PieceSource(Protocol):
     def __getitem__(self, box: Slices, /) -> Array:
         """The elements of a box."""
         ...
+
+
+class OnDevice(ABC):
+    """The elements of a piece that lie on a device, such as a GPU. They are copied when they are read.
+
+    Example:
+        >>> class Far(OnDevice):
+        ...     def __init__(self, read):
+        ...         self.read = read
+        ...     def __getitem__(self, box):
+        ...         return self.read(box)
+        >>> far = Far(lambda box: np.arange(6)[box])
+        >>> np.asarray(PiecewiseArray(np.dtype(int), (6,), [Piece((0,), (6,), far)])[2:4])
+        array([2, 3])
+    """
+
+    @abstractmethod
+    def __getitem__(self, box: Slices, /) -> Array:
+        """A copy of the elements of a box."""
+
+    def copy_into(self, box: Slices, destination: Array) -> None:
+        """Copies the elements of a box.
+
+        Args:
+            box: The box.
+            destination: An array of the shape of the box. It need not be contiguous.
+        """
+        destination[...] = self[box]
+
+    def prepare(self, memory: Array) -> None:  # noqa: B027 - most devices need nothing
+        """Makes copies from the device faster that go into some memory.
+
+        Args:
+            memory: Whole pages of memory, in a larger array to which they belong.
+        """
+
+    @classmethod
+    def held(cls, sources: Sequence[Self]) -> Sequence[PieceSource] | None:
+        """The present elements of each of some pieces, which never change. They may be copied while the program continues.
+
+        Returns:
+            None if the device has no way to do this. Then `copy_into` is called for each piece.
+        """
+        return None
 
 
 class Piece(NamedTuple):
@@ -67,6 +112,20 @@ class PiecewiseArray:
         self._pieces = tuple(pieces)
 
     @property
+    def on_device(self) -> Sequence[OnDevice]:
+        """The elements of each piece, if all lie on devices of one kind; otherwise nothing."""
+        sources = [piece.source for piece in self._pieces]
+        found = [source for source in sources if isinstance(source, OnDevice)]
+        return found if len(found) == len(sources) and len(set(map(type, found))) == 1 else ()
+
+    def held(self, sources: Sequence[PieceSource]) -> Self:
+        """The same with other sources of its pieces, which never change."""
+        pieces = [piece._replace(source=source) for piece, source in zip(self._pieces, sources, strict=True)]
+        other = type(self)(self.dtype, self.shape, pieces, constant=True)
+        other._start = self._start
+        return other
+
+    @property
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)
@@ -101,7 +160,9 @@ class PiecewiseArray:
         found = [part for piece in self._pieces if (part := _overlap(piece, box)) is not None]
         if len(found) == 1:
             piece, source, _ = found[0]
-            array = piece.source[source].reshape(self.shape)
+            array = np.asarray(piece.source[source]).reshape(
+                self.shape
+            )  # NumPy gives a number for all of an array without dimensions
         else:
             array, copy = np.empty(self.shape, self.dtype), False
             self.copy_into(array)
@@ -125,7 +186,10 @@ class PiecewiseArray:
             part = _overlap(piece, box)
             if part is not None:
                 _, source, target = part
-                whole[target] = piece.source[source]
+                if isinstance(piece.source, OnDevice):
+                    piece.source.copy_into(source, whole[(*target, ...)])  # an array, even without dimensions
+                else:
+                    whole[target] = piece.source[source]
 
     def _box(self) -> list[tuple[int, int]]:
         lengths = (1,) * (len(self._start) - len(self.shape)) + self.shape

@@ -20,8 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from milepost.adapters.jax.host_memory import copied_to_host
 from milepost.graph.adapter import Array, StoredTensor
-from milepost.tensor import Piece, PiecewiseArray, Shard, ShardedArray, TensorSlice
+from milepost.tensor import OnDevice, Piece, PieceSource, PiecewiseArray, Shard, ShardedArray, TensorSlice
 from milepost.tensor.pieces import Slices
 
 _BITS: Final = 8
@@ -234,7 +235,7 @@ def _pieces(data: Any, start: tuple[int, ...], *, has_memory_here: bool) -> Iter
         yield Piece((start[0] + first, *start[1:]), (count, *data.shape[1:]), _Fetched(data, first, count))
 
 
-class _Fetched:
+class _Fetched(OnDevice):
     """Rows of an array on a device. They are fetched when the first is read, and freed when the last is read.
 
     Args:
@@ -268,3 +269,29 @@ class _Fetched:
         else:
             again = jax.lax.dynamic_slice_in_dim(self._data, self._first, self._count)
         return np.asarray(again)
+
+    @classmethod
+    def held(cls, sources: Sequence[_Fetched]) -> Sequence[PieceSource] | None:
+        arrays = {id(source._data): source._data for source in sources}
+        copies = copied_to_host(list(arrays.values()))
+        if copies is None:
+            return None
+        by_identity = dict(zip(arrays, copies, strict=True))
+        return [_Held(by_identity[id(source._data)], source._first, source._count) for source in sources]
+
+
+class _Held:
+    """Rows of a copy in the memory of this machine, which may not be complete before it is read.
+
+    Args:
+        data: The copy, an array of JAX.
+        first: The first row.
+        count: How many rows; None for the whole array.
+    """
+
+    def __init__(self, data: Any, first: int, count: int | None) -> None:
+        self._data, self._first, self._count = data, first, count
+
+    def __getitem__(self, box: Slices) -> Array:
+        here = np.asarray(self._data)
+        return (here if self._count is None else here[self._first : self._first + self._count])[box]

@@ -97,10 +97,10 @@ class Jax(Backend):
 class Torch(Backend):
     """Values are `torch.nn.Parameter`. On a CPU, arrays share their memory."""
 
-    def read(self, value: Any) -> Array:
-        from milepost.adapters.torch import memory
+    def read(self, value: Any) -> Array | PiecewiseArray:
+        from milepost.adapters.torch.on_gpu import elements
 
-        return memory.as_array(value)
+        return elements(value)
 
     def write(self, variable: Any, array: Array | StoredTensor) -> None:
         from milepost.adapters.torch import memory

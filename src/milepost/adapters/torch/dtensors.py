@@ -25,7 +25,8 @@ from milepost.adapters.torch.local_shards import (
     local_of,
     with_local,
 )
-from milepost.adapters.torch.memory import as_array, changed, memory, stored_as, write
+from milepost.adapters.torch.memory import changed, memory, stored_as, write
+from milepost.adapters.torch.on_gpu import elements
 from milepost.adapters.torch.placements import Held, Part
 from milepost.adapters.torch.private import swap_tensors
 from milepost.adapters.torch.refused import refusal_of
@@ -93,7 +94,7 @@ def _sharded_array(tensor: Any, found: Held) -> ShardedArray:
     local, stored = local_of(tensor), stored_as(tensor.dtype)
     if local.is_meta:
         no_value(tensor)
-    array = as_array(local)
+    array = elements(local)
     shards = [
         Shard(_box(part, stored.trailing)[0], array[part.local] if part.local else array, found.holders)
         for part in found.parts

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from milepost.adapters.torch.hints import hints_of
@@ -16,7 +17,6 @@ from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, strides
 from milepost.adapters.torch.leaves import GRADIENT, before_gradient, gradient_to_save, set_gradient
 from milepost.adapters.torch.local_shards import ORDINARY
 from milepost.adapters.torch.memory import (
-    as_array,
     as_tensor,
     changed,
     memory,
@@ -25,13 +25,14 @@ from milepost.adapters.torch.memory import (
     torch_dtype,
     write,
 )
+from milepost.adapters.torch.on_gpu import elements, is_large, read_into
 from milepost.adapters.torch.private import is_traceable_wrapper_subclass, swap_tensors
 from milepost.adapters.torch.refused import refusal_of
 from milepost.errors import UnsupportedError
-from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
-from milepost.tensor import DType, TensorSpec
+from milepost.tensor import DType, TensorSlice, TensorSpec
 
 _INT64: Final = DType.of("int64")
 _BOOL: Final = DType.of("bool")
@@ -95,7 +96,7 @@ class TensorAdapter(Adapter):
 
         return put_all_back
 
-    def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
+    def assign(self, obj: Any, arrays: Mapping[str, Any]) -> Any:
         strides, gradient = arrays.get(STRIDES), arrays.get(GRADIENT)
         kept: Collection[str] = ()
         if strides is not None or gradient is not None:
@@ -105,7 +106,7 @@ class TensorAdapter(Adapter):
             set_gradient(obj, gradient)
         parts = _parts(obj)
         if len(parts) == 1 and _has_other_shape(obj, arrays):
-            obj.data = as_tensor(arrays[stored_as(obj.dtype).name].copy(), obj.dtype).to(home_of(obj))
+            obj.data = as_tensor(_copied(arrays[stored_as(obj.dtype).name]), obj.dtype).to(home_of(obj))
             return obj
         if len(parts) == 1 and obj.is_meta:
             return _materialised(obj, next(iter(arrays.values())), strides)
@@ -116,8 +117,10 @@ class TensorAdapter(Adapter):
             return as_tensor(next(iter(arrays.values())), obj.dtype).to(obj.device)
         for prefix, part in parts:
             array = arrays.get(prefix or stored_as(part.dtype).name)
-            if array is not None:
+            if isinstance(array, np.ndarray):
                 write(part, array)
+            elif array is not None:
+                read_into(part, array)
         return obj
 
     def on_restored(self, obj: Any) -> None:
@@ -125,11 +128,17 @@ class TensorAdapter(Adapter):
             changed(part)  # the value may have been read into its memory
 
 
-def _has_other_shape(tensor: torch.Tensor, arrays: Mapping[str, Array]) -> bool:
+def _has_other_shape(tensor: torch.Tensor, arrays: Mapping[str, Array | StoredTensor]) -> bool:
     """Whether a tensor gets a value of another shape, because its module reshapes it (`reshaping`)."""
     stored = stored_as(tensor.dtype)
     array = arrays.get(stored.name)
     return array is not None and array.shape != (*tensor.shape, *stored.trailing)
+
+
+def _copied(array: Array | StoredTensor) -> Array:
+    if isinstance(array, np.ndarray):
+        return array.copy()
+    return array.read(TensorSlice(tuple((0, length) for length in array.shape)))
 
 
 def _parts(tensor: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:
@@ -152,7 +161,8 @@ def _value(prefix: str, tensor: torch.Tensor) -> Value:
     destination = None if hints_of.get(tensor) else memory(tensor)
     if destination is not None:
         return Value(name, stored.dtype, shape, destination, destination)
-    return Value(name, stored.dtype, shape, lambda: as_array(tensor))
+    is_read_in_parts = tensor.is_contiguous() and not hints_of.get(tensor) and is_large(tensor)
+    return Value(name, stored.dtype, shape, lambda: elements(tensor), in_boxes=is_read_in_parts)
 
 
 def no_value(tensor: torch.Tensor) -> Array:

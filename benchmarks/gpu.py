@@ -200,7 +200,8 @@ def _distributed(*, pinned: bool) -> Callable[[Training, Path], Contender]:
         def save(done: Callable[[], object]) -> Callable[[], object]:
             future = dcp.async_save(training.state_dict(), storage_writer=writer)
             future.add_done_callback(lambda _: done())
-            return future.result
+            wait: Callable[[], object] = future.result
+            return wait
 
         def restore() -> None:
             state = training.state_dict()
@@ -244,7 +245,7 @@ def _jax_milepost(training: TrainingInJax, directory: Path) -> Contender:
         return manager.sync
 
     def restore() -> None:
-        training.state, status = milepost.jax.restore(manager.latest_checkpoint, training.state)
+        training.state, status = milepost.jax.restore(manager.latest_checkpoint or "", training.state)
         status.assert_consumed()
 
     return Contender(save, restore)
@@ -385,13 +386,13 @@ def title(options: argparse.Namespace) -> str:
 
 def text(table: str, samples: tables.Samples, options: argparse.Namespace) -> str:
     """One table."""
-    name, _, contenders = TABLES[table]
+    name, _, _ = TABLES[table]
     state = max((sample.get("state", 0) for sample in samples), default=0)
     step = runner.series(samples, "step")
     step.values = [sample["step"] for sample in samples if "step" in sample]
     columns = {"first stall": 0, "later stall": 1, "later delay": 0}
     rows = []
-    for contender in contenders:
+    for contender in dict.fromkeys(sample["contender"] for sample in samples):
         found = [runner.series(samples, column, contender=contender) for column in columns]
         share = found[1].ratio(step)
         cells = [each.cell(1e3, digits) for each, digits in zip(found, columns.values(), strict=True)]

@@ -157,7 +157,7 @@ def test_a_save_from_a_callback_of_an_asynchronous_save_has_its_own_values(tmp_p
 class Far(OnDevice):
     """Elements on a device that remembers the memory which it has prepared."""
 
-    prepared: ClassVar[list] = []
+    prepared: ClassVar[list[np.ndarray]] = []
 
     def __init__(self, array):
         self.array = array

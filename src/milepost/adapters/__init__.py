@@ -38,7 +38,17 @@ from milepost.graph.adapter import ANY_SHAPE, Adapter, Shape, StoredTensor, Valu
 from milepost.graph.frameworks import register_framework
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Accounted, Omission
-from milepost.tensor import DType, OnDevice, Piece, PieceSource, PiecewiseArray, Shard, ShardedArray, TensorSlice, TensorSpec
+from milepost.tensor import (
+    DType,
+    OnDevice,
+    Piece,
+    PieceSource,
+    PiecewiseArray,
+    Shard,
+    ShardedArray,
+    TensorSlice,
+    TensorSpec,
+)
 
 __all__ = [
     "ANY_SHAPE",

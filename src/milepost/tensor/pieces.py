@@ -187,7 +187,8 @@ class PiecewiseArray:
             if part is not None:
                 _, source, target = part
                 if isinstance(piece.source, OnDevice):
-                    piece.source.copy_into(source, whole[(*target, ...)])  # an array, even without dimensions
+                    index: tuple[Any, ...] = (*target, ...)  # gives an array, even without dimensions
+                    piece.source.copy_into(source, whole[index])
                 else:
                     whole[target] = piece.source[source]
 

@@ -56,6 +56,11 @@ class Boxes:
         """Whether reading a box verifies all bytes that are read for it, so that they need not have been verified before."""
         return bool(self.reader.entry(self.key).slices)
 
+    @property
+    def in_one_run(self) -> bool:
+        """Whether it is one run of bytes in a file, of which a box is read alone."""
+        return self.reader.extent(self.key) is not None
+
     def read(self, box: TensorSlice) -> Array:
         """Reads a box into a fresh array.
 

@@ -18,7 +18,8 @@ So large values that replace old ones are read twice, because the old ones must 
 ``CheckpointOptions(verify_first=False)`` they are read once: step 2 leaves them out, and steps 4 and 5 verify them.
 
 The arrays that are held at a time, besides the new values, take at most 64 MiB, or what one object needs. For an array that is
-spread over devices, each device gets its own box, which is read when the array of that device is made.
+spread over devices, each device gets its own box, which is read when the array of that device is made. A large tensor of PyTorch on a GPU is
+read part by part.
 """
 
 from __future__ import annotations

@@ -56,3 +56,25 @@ def test_the_parts_of_a_tensor_follow_each_other(shape, itemsize, most):
     parts = [numbers[tuple(slice(start, start + length) for start, length in box)].reshape(-1) for box in found]
     assert np.concatenate(parts).tolist() == numbers.reshape(-1).tolist()
     assert all(part.size * itemsize <= most for part in parts)
+
+
+class Stored:
+    """A saved value that is not one run of bytes. Each box would be read with what is around it."""
+
+    in_one_run = False
+
+    def __init__(self, array):
+        self.array, self.dtype, self.shape = array, array.dtype, array.shape
+        self.read_boxes = []
+
+    def read(self, box):
+        self.read_boxes.append(box)
+        return self.array[box.resolve(self.shape)]
+
+
+def test_a_value_that_is_not_one_run_of_bytes_is_read_once():
+    stored = Stored(WHOLE.numpy())
+    tensor = torch.zeros(4, 6)
+    on_gpu.read_into(tensor, stored)
+    assert torch.equal(tensor, WHOLE)
+    assert len(stored.read_boxes) == 1

@@ -2,6 +2,7 @@
 
 ==================  ==============================================================================
 `arrays`, `pieces`  arrays and abstract arrays; how the parts of an array on several devices and processes are read
+`host_memory`       copies of arrays on GPUs and TPUs, which JAX makes while the program continues
 `keys`              typed keys of random number generators
 `pytrees`           classes that are registered with `jax.tree_util`
 `refs`              mutable arrays

@@ -2,6 +2,7 @@
 
 ===============================================  ==================================================================
 `tensors`, `memory`, `layouts`                   tensors: their states, how arrays share their memory, their strides
+`on_gpu`                                         tensors on a GPU: how they are copied, and read part by part
 `dtensors`, `local_shards`, `placements`         tensors that are spread over processes: which boxes each of these holds
 `hints`, `leaves`                                what is saved besides values; parameters in the state of optimizers
 `modules`, `accounts`                            the children of a module, and its ``state_dict``

@@ -1,7 +1,8 @@
 """Tensors on GPUs of CUDA and ROCm, which are copied when they are written, and read in parts.
 
-So a save and a restore hold no second copy of them in the memory of this machine. An asynchronous save copies them into memory that it keeps. A GPU copies
-several times faster from and into memory that is pinned, which means that the system does not move it and does not swap it out.
+So a save and a restore hold no second copy of them in the memory of this machine. An asynchronous save copies them into memory that
+it keeps. A GPU copies several times faster from and into memory that is pinned, which means that the system does not move it and does
+not swap it out.
 Source: the CUDA Runtime API, ``cudaHostRegister``.
 """
 
@@ -12,12 +13,12 @@ import math
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 
 from milepost.adapters.torch.local_shards import ORDINARY
-from milepost.adapters.torch.memory import as_array, as_tensor, stored_as
+from milepost.adapters.torch.memory import as_array, as_tensor, stored_as, write
 from milepost.graph.adapter import Array, StoredTensor
 from milepost.tensor import OnDevice, Piece, PiecewiseArray, TensorSlice
 from milepost.tensor.pieces import Slices
@@ -96,20 +97,8 @@ def _pin(memory: Array, device: torch.device) -> None:
         torch.zeros(1, device=device)  # gets the error that CUDA remembers; otherwise the program would get it
 
 
-class _Staging(NamedTuple):
-    """Memory from which a GPU copies.
-
-    Attributes:
-        memory: The memory of one part.
-        copied: Recorded in the stream of the copy. The memory can be used again when the GPU has reached it.
-    """
-
-    memory: torch.Tensor
-    copied: torch.cuda.Event
-
-
-_idle: Final[list[tuple[_Staging, _Staging]]] = []
-"""Memory that no restore uses at the moment. Each restore of a tensor takes some, so that several threads can restore."""
+_idle: Final[list[list[torch.Tensor]]] = []
+"""Pinned memory for two parts, if no restore uses it at the moment. Each restore of a tensor takes some, so that several threads can restore."""
 
 
 def read_into(tensor: torch.Tensor, stored: StoredTensor) -> None:
@@ -119,26 +108,26 @@ def read_into(tensor: torch.Tensor, stored: StoredTensor) -> None:
         tensor: The tensor, for which `is_large` is true.
         stored: The value.
     """
-    staging = _idle.pop() if _idle else (_new_staging(), _new_staging())
+    shape, itemsize = tuple(tensor.shape), tensor.element_size()
+    if not stored.in_one_run:
+        write(tensor, stored.read(TensorSlice(tuple((0, length) for length in shape))))
+        return
+    memory = _idle.pop() if _idle else [torch.empty(_PART, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
+    stream = torch.cuda.current_stream(tensor.device)
+    halves = itertools.cycle([(half, torch.cuda.Event()) for half in memory])
     with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
         target = tensor.detach().reshape(-1).view(torch.uint8)
         start = 0
-        parts = boxes(tuple(tensor.shape), tensor.element_size(), _PART)
-        for box, (memory, copied) in zip(parts, itertools.cycle(staging), strict=False):
-            copied.synchronize()
-            size = math.prod(length for _, length in box) * tensor.element_size()
-            part = memory[:size]
-            stored.read_into(TensorSlice(box), part.numpy().view(stored.dtype).reshape([length for _, length in box]))
-            target[start : start + size].copy_(part, non_blocking=True)
-            copied.record(torch.cuda.current_stream(tensor.device))
-            start += size
-        for _, copied in staging:
-            copied.synchronize()
-    _idle[:] = [staging]
-
-
-def _new_staging() -> _Staging:
-    return _Staging(torch.empty(_PART, dtype=torch.uint8, pin_memory=True), torch.cuda.Event())
+        for box, (half, copied) in zip(boxes(shape, itemsize, _PART), halves, strict=False):
+            copied.synchronize()  # the GPU has copied the part before the last, so its memory can be used again
+            lengths = [length for _, length in box]
+            part = half[: math.prod(lengths) * itemsize]
+            stored.read_into(TensorSlice(box), part.numpy().view(stored.dtype).reshape(lengths))
+            target[start : start + part.nbytes].copy_(part, non_blocking=True)
+            copied.record(stream)
+            start += part.nbytes
+    stream.synchronize()
+    _idle[:] = [memory]
 
 
 def boxes(shape: tuple[int, ...], itemsize: int, most: int) -> Iterator[tuple[tuple[int, int], ...]]:

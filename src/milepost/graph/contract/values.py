@@ -29,6 +29,11 @@ class StoredTensor(Protocol):
         """The shape of the whole value."""
         ...
 
+    @property
+    def in_one_run(self) -> bool:
+        """Whether it is one run of bytes in a file. Otherwise a box may take as long as the whole value, for example if that is cast."""
+        ...
+
     def read(self, box: TensorSlice) -> Array:
         """Reads a box into a fresh array."""
         ...

@@ -3,7 +3,6 @@
 import copy
 import pickle
 import weakref
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost.engine.snapshot import SnapshotMemory
-from milepost.tensor import OnDevice, Piece, PiecewiseArray
+from milepost.tensor import Piece, PiecewiseArray
+from tests.on_device import Far
 
 LARGE = 1 << 16
 """Elements of an array whose memory is kept."""
@@ -152,24 +152,6 @@ def test_a_save_from_a_callback_of_an_asynchronous_save_has_its_own_values(tmp_p
     checkpoint.sync()
     found = [milepost.load_variable(str(tmp_path / name), "value")[0] for name in ("first", "first-again")]
     assert found == [1, 2]
-
-
-class Far(OnDevice):
-    """Elements on a device that remembers the memory which it has prepared."""
-
-    prepared: ClassVar[list[np.ndarray]] = []
-
-    def __init__(self, array):
-        self.array = array
-
-    def __getitem__(self, box):
-        return self.array[box].copy()
-
-    def copy_into(self, box, destination):
-        destination[...] = self.array[box]
-
-    def prepare(self, memory):
-        Far.prepared.append(memory)
 
 
 @pytest.fixture

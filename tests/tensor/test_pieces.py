@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from milepost.tensor import OnDevice, Piece, PiecewiseArray
+from milepost.tensor import Piece, PiecewiseArray
+from tests.on_device import Far
 
 WHOLE = np.arange(24).reshape(4, 6)
 QUARTERS = [
@@ -38,22 +39,6 @@ def test_what_lies_in_one_piece_is_not_copied(array):
 def test_a_copy_has_its_own_memory(array):
     assert not np.shares_memory(array[:2, :3].copy(), WHOLE)
     assert np.array_equal(array.copy(), WHOLE)
-
-
-class Far(OnDevice):
-    """Elements that are copied when they are read, as those on a GPU are."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __getitem__(self, box):
-        return self.array[box].copy()
-
-    def copy_into(self, box, destination):
-        destination[...] = self.array[box]
-
-    def prepare(self, memory):
-        pass
 
 
 def far(pieces):

@@ -123,14 +123,18 @@ def _with_held(arrays: Sequence[Array | PiecewiseArray]) -> Sequence[Array | Pie
     found = list(arrays)
     for kind, members in kinds.items():
         held = kind.held([source for _, array in members for source in array.on_device])
-        sources = iter(held or ())
-        for place, array in members if held is not None else ():
+        if held is None:
+            continue
+        sources = iter(held)
+        for place, array in members:
             found[place] = array.held(list(itertools.islice(sources, len(array.on_device))))
     return found
 
 
 def _new_memory(arrays: Sequence[PiecewiseArray]) -> list[Array]:
-    """New memory for the elements of each of some values that lie on devices, all in one piece."""
+    """New memory for the elements of each of some values that lie on devices, all in one piece, which the first device prepares."""
+    if not arrays:
+        return []
     starts = [0]
     for array in arrays:
         starts.append(-(-(starts[-1] + array.nbytes) // _ALIGNMENT) * _ALIGNMENT)
@@ -139,8 +143,7 @@ def _new_memory(arrays: Sequence[PiecewiseArray]) -> list[Array]:
     begin = -owner.ctypes.data % mmap.PAGESIZE
     whole = owner[begin : begin + pages]
     for_each(lambda part: part.fill(0), [whole[start : start + _FILLED] for start in range(0, pages, _FILLED)])
-    for array in arrays[:1]:
-        array.on_device[0].prepare(whole)
+    arrays[0].on_device[0].prepare(whole)
     return [whole[start : start + array.nbytes] for start, array in zip(starts, arrays, strict=False)]
 
 

@@ -160,9 +160,8 @@ class PiecewiseArray:
         found = [part for piece in self._pieces if (part := _overlap(piece, box)) is not None]
         if len(found) == 1:
             piece, source, _ = found[0]
-            array = np.asarray(piece.source[source]).reshape(
-                self.shape
-            )  # NumPy gives a number for all of an array without dimensions
+            # NumPy gives a number, and no array, for all of an array without dimensions.
+            array = np.asarray(piece.source[source]).reshape(self.shape)
         else:
             array, copy = np.empty(self.shape, self.dtype), False
             self.copy_into(array)

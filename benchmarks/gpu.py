@@ -363,20 +363,15 @@ def _seconds(section: Callable[[], object]) -> float:
 
 def measure(table: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rounds of one table."""
-    samples: list[dict[str, Any]] = []
-    for number, name in runner.interleaved(options.rounds, list(TABLES[table][2])):
-        with runner.scratch(options.disk) as directory:
-            task = {"table": table, "contender": name, "directory": str(directory.absolute())}
-            samples.append({"contender": name, "round": number} | runner.ask(__spec__.name, task, LIMIT_S))
-            print(table, *samples[-1].items(), flush=True)
-    return samples
+    return tables.ask_each(__spec__.name, table, list(TABLES[table][2]), options, options.disk, LIMIT_S)
 
 
 def title(options: argparse.Namespace) -> str:
     """The beginning of the report."""
+    rounds = "One round" if options.rounds == 1 else f"Median (least-most) of {options.rounds} rounds"
     return (
         "## A model on a GPU\n\n"
-        f"Median (least-most) of {options.rounds} rounds, each in a fresh process, in milliseconds where nothing else is said. A process saves {SAVES} "
+        f"{rounds}, each row in a fresh process, in milliseconds where nothing else is said. A process saves {SAVES} "
         "times; the later saves are the better of two. Files are on a disk "
         f"({runner.filesystem(options.disk)}). A stall is how long the call of a save takes, in which the GPU waits. Its share is that of the "
         "later stall in the time of a step. A delay is how much later the training has ended all steps up to the end of a save than it would have without one. "

@@ -110,14 +110,19 @@ def states(width: int, layers: int) -> dict[str, dict[str, Array]]:
     return found
 
 
-def train(contender: Contender, state: State) -> None:
+def train(contender: Contender) -> None:
     """Changes each value of all but the base, in the memory that the contender saves."""
-    for group, arrays in state.items():
-        for name, array in arrays.items() if group != BASE else ():
-            if isinstance(contender, Milepost):
-                contender.variables[group][name].assign_add(np.full_like(array, 0.001))
-            else:
-                array += np.float32(0.001)
+    trained = [(name, array) for name, array in contender.values() if not name.startswith(f"{BASE}/")]
+    before = [array[:1].copy() for _, array in trained]
+    for name, array in trained:
+        if isinstance(contender, Milepost):
+            group, _, member = name.partition("/")
+            contender.variables[group][member].assign_add(np.full_like(array, 0.001))
+        else:
+            array += np.float32(0.001)
+    after = [array[:1] for name, array in contender.values() if not name.startswith(f"{BASE}/")]
+    if not after or any((old == new).any() for old, new in zip(before, after, strict=True)):
+        raise AssertionError("the values that train have not changed")
 
 
 def allocated(directory: Path) -> int:
@@ -141,7 +146,7 @@ def child(task: Mapping[str, Any]) -> None:
     contender.hold(state)
     seconds, durable = [], []
     for number in range(task["saves"]):
-        train(contender, state)
+        train(contender)
         place = directory / "saves" / str(number)
         place.mkdir(parents=True)
         timing = runner.timed(lambda place=place: contender.save(place), 2 * size if not number else 0)  # type: ignore[misc]

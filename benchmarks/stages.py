@@ -1,9 +1,13 @@
-"""Where the time for small values goes: the stages of a save and of a restore, in CPU time for each value.
+"""Where the time for small values goes: the stages of a save and of a restore, in CPU time for each value, and what a first use imports.
 
-The state is 20,000 arrays of four float32 in nested dicts, whose graph is saved and restored too, on tmpfs: of NumPy, of PyTorch and of
-JAX, each in a process of its own. Variables of milepost are also attached one by one after a restore. Each stage is a function of milepost, timed from outside; what
+The states are 20,000 arrays of four float32 in nested dicts, of NumPy, of PyTorch and of JAX, 100,000 numbers of Python in a list, and a
+chain of 5,000 modules that each hold the next one and a variable. Their graphs are saved and restored too, on tmpfs, each in a process
+of its own. Variables of milepost are also attached one by one after a restore. Each stage is a function of milepost, timed from outside; what
 a stage calls counts in it. The least of all rounds is reported, which the load of the machine disturbs least. Stages that are indented
 are part of the one above them.
+
+A first use makes a `Checkpoint` in a new process that has imported NumPy. Python itself tells what each import takes
+(``-X importtime``).
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,9 +28,15 @@ import numpy as np
 from benchmarks import runner
 
 COUNT: Final = 20_000
+NUMBERS: Final = 100_000
+CHAIN: Final = 5_000
 LIBRARIES: Final = ("NumPy", "PyTorch", "JAX")
-_OWN: Final = "milepost.Variable"
-_LATE_ONES: Final = 2_000
+LIST: Final = "list of numbers"
+MODULES: Final = "chain of modules"
+STATES: Final = (*LIBRARIES, LIST, MODULES)
+LATE_ONES: Final = "milepost.Variable"
+FIRST_USE: Final = "first use"
+_LATE_COUNT: Final = 2_000
 _LIMIT_S: Final = 300.0
 
 
@@ -76,6 +88,15 @@ LATE: Final = (
     Stage("all that is done for a deferred value", "milepost.engine.restore", "Restoration.settle"),
     Stage("whole assignment of the attribute", "milepost.graph.module", "Tracked.__setattr__"),
 )
+OTHERS: Final = "modules of Python and others"
+_IMPORTED_FROM: Final = {
+    "milepost": "modules of milepost",
+    "google": "protobuf and google-crc32c",
+    "google_crc32c": "protobuf and google-crc32c",
+    "ml_dtypes": "ml_dtypes",
+    "numpy": "more of NumPy",
+}
+IMPORTED: Final = (*dict.fromkeys(_IMPORTED_FROM.values()), OTHERS)
 
 
 @contextmanager
@@ -120,15 +141,31 @@ def maker(library: str) -> Callable[[int], Any]:
     return lambda number: np.full(4, number, np.float32)
 
 
-def rounds_of_arrays(make: Callable[[int], Any], directory: Path, count: int) -> Iterator[dict[str, dict[str, float]]]:
-    """The CPU seconds for each array, by operation and stage, of each round. A stage that does not occur has none."""
+def make_state(state: str) -> tuple[Any, int]:
+    """Something to be saved, and the number of its values."""
     import milepost
 
-    def made() -> milepost.Checkpoint:
-        groups = {f"group{n}": {f"array{m}": make(m) for m in range(100)} for n in range(COUNT // 100)}
-        return milepost.Checkpoint(groups=groups)
+    if state == LIST:
+        return [float(number) for number in range(NUMBERS)], NUMBERS
+    if state == MODULES:
+        first: Any = milepost.Module()
+        last = first
+        for left in reversed(range(CHAIN)):
+            last.value = milepost.Variable(np.zeros(4, np.float32))
+            if left:
+                last.next = milepost.Module()
+                last = last.next
+        return first, CHAIN
+    make = maker(state)
+    return {f"group{n}": {f"array{m}": make(m) for m in range(100)} for n in range(COUNT // 100)}, COUNT
 
-    saved, live = made(), made()
+
+def rounds_of_state(state: str, directory: Path, count: int) -> Iterator[dict[str, dict[str, float]]]:
+    """The CPU seconds for each value, by operation and stage, of each round. A stage that does not occur has none."""
+    import milepost
+
+    (first, values), (second, _) = make_state(state), make_state(state)
+    saved, live = milepost.Checkpoint(state=first), milepost.Checkpoint(state=second)
     for number in range(count):
         save: dict[Stage, float] = {}
         restore: dict[Stage, float] = {}
@@ -136,7 +173,7 @@ def rounds_of_arrays(make: Callable[[int], Any], directory: Path, count: int) ->
             path = saved.write(directory / f"ckpt-{number}")
         with timed(RESTORE, restore):
             live.read(path).assert_consumed()
-        yield {"save": _each(save, COUNT), "restore": _each(restore, COUNT)}
+        yield {"save": _each(save, values), "restore": _each(restore, values)}
 
 
 def rounds_of_late_variables(directory: Path, count: int) -> Iterator[dict[str, dict[str, float]]]:
@@ -144,7 +181,7 @@ def rounds_of_late_variables(directory: Path, count: int) -> Iterator[dict[str, 
     import milepost
 
     def made() -> dict[str, milepost.Variable]:
-        return {f"v{number}": milepost.Variable(np.zeros(4, np.float32)) for number in range(_LATE_ONES)}
+        return {f"v{number}": milepost.Variable(np.zeros(4, np.float32)) for number in range(_LATE_COUNT)}
 
     def attach(model: milepost.Module, variables: Mapping[str, milepost.Variable]) -> None:
         for name, variable in variables.items():
@@ -157,33 +194,52 @@ def rounds_of_late_variables(directory: Path, count: int) -> Iterator[dict[str, 
         variables = made()
         with timed(LATE, spent):
             attach(live, variables)
-        yield {"late": _each(spent, _LATE_ONES)}
+        yield {"late": _each(spent, _LATE_COUNT)}
 
 
 def _each(spent: Mapping[Stage, float], count: int) -> dict[str, float]:
     return {stage.what: seconds / count for stage, seconds in spent.items()}
 
 
+def rounds_of_first_use(count: int) -> Iterator[dict[str, dict[str, float]]]:
+    """The seconds that imports take in each round, by the package that is imported, without what is imported in turn."""
+    code = "import numpy, milepost, sys; sys.stderr.write('begin\\n'); milepost.Checkpoint(v=numpy.zeros(3))"
+    for _ in range(count):
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
+        )
+        spent = dict.fromkeys(IMPORTED, 0.0)
+        for line in done.stderr.partition("begin\n")[2].splitlines():
+            own, _, name = line.removeprefix("import time:").split("|")
+            package = name.strip().partition(".")[0]
+            spent[_IMPORTED_FROM.get(package, OTHERS)] += float(own) / 1e6
+        yield {"first use": spent}
+
+
 def child(task: Mapping[str, Any]) -> None:
-    """Measures one kind of value. The first round warms up."""
-    library, directory, count = task["library"], Path(task["directory"]), task["rounds"] + 1
-    late = rounds_of_late_variables(directory, count)
-    rounds = late if library == _OWN else rounds_of_arrays(maker(library), directory, count)
+    """Measures one state. The first round warms up."""
+    state, directory, count = task["state"], Path(task["directory"]), task["rounds"] + 1
+    if state == LATE_ONES:
+        rounds = rounds_of_late_variables(directory, count)
+    elif state == FIRST_USE:
+        rounds = rounds_of_first_use(count)
+    else:
+        rounds = rounds_of_state(state, directory, count)
     runner.answer({"rounds": list(rounds)[1:]})
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The CPU seconds of all stages in all rounds, of each kind of value in a process of its own."""
+    """The CPU seconds of all stages in all rounds, of each state in a process of its own."""
     samples = []
-    for library in (*LIBRARIES, _OWN):
+    for state in (*STATES, LATE_ONES, FIRST_USE):
         with runner.scratch(options.memory) as directory:
-            task = {"library": library, "directory": str(directory), "rounds": options.rounds}
+            task = {"state": state, "directory": str(directory), "rounds": options.rounds}
             found = runner.ask(__spec__.name, task, _LIMIT_S)
         if "failure" in found:
-            raise SystemExit(f"{library}: {found['failure']}")
+            raise SystemExit(f"{state}: {found['failure']}")
         for number, operations in enumerate(found["rounds"]):
             for operation, stages in operations.items():
-                facts = {"round": number, "library": library, "operation": operation}
+                facts = {"round": number, "state": state, "operation": operation}
                 samples += [{**facts, "stage": stage, "seconds": seconds} for stage, seconds in stages.items()]
     return samples
 
@@ -192,24 +248,35 @@ def text(samples: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> s
     """The report."""
     parts = [
         "## Stages of a save and a restore of small values",
-        f"CPU time in microseconds for each of {COUNT:,} arrays of four float32 in nested dicts, on tmpfs: the least of {options.rounds} rounds. "
+        f"CPU time in microseconds for each value, on tmpfs: the least of {options.rounds} rounds. There are {COUNT:,} arrays of four float32 "
+        f"in nested dicts, {NUMBERS:,} numbers in a list, or a chain of {CHAIN:,} modules, each below the last, with a variable each. "
         "Stages that are indented are part of the one above them. A dash: there is no such stage. "
-        f"Of variables that are attached after a restore, there are {_LATE_ONES:,}; timing takes about two microseconds for each stage too.",
+        f"Of variables that are attached after a restore, there are {_LATE_COUNT:,}; timing takes about two microseconds for each stage too.",
     ]
-    for operation, what, stages, libraries in (
-        ("save", "save", SAVE, LIBRARIES),
-        ("restore", "restore", RESTORE, LIBRARIES),
-        ("late", "variable that is attached after the restore", LATE, [_OWN]),
+    for operation, what, stages, states in (
+        ("save", "save", SAVE, STATES),
+        ("restore", "restore", RESTORE, STATES),
+        ("late", "variable that is attached after the restore", LATE, [LATE_ONES]),
     ):
-        rows = []
-        for stage in stages:
-            row = [f"{'&emsp;' * stage.level}{stage.what}"]
-            for library in libraries:
-                found = runner.series(samples, "seconds", library=library, operation=operation, stage=stage.what)
-                row.append(f"{min(found.values) * 1e6:.1f}" if found.values else "-")
-            rows.append(row)
-        parts.append(runner.table([what, *libraries], rows))
+        rows = [
+            [
+                f"{'&emsp;' * stage.level}{stage.what}",
+                *(_least(samples, operation, state, stage.what, 1e6) for state in states),
+            ]
+            for stage in stages
+        ]
+        parts.append(runner.table([what, *states], rows))
+    rows = [[package, _least(samples, "first use", FIRST_USE, package, 1e3)] for package in IMPORTED]
+    parts += [
+        "A first use imports these, in milliseconds, measured by `python -X importtime`, which takes time itself:",
+        runner.table(["first use, after NumPy and `import milepost`", "ms"], rows),
+    ]
     return "\n\n".join(parts)
+
+
+def _least(samples: Sequence[Mapping[str, Any]], operation: str, state: str, stage: str, scale: float) -> str:
+    found = runner.series(samples, "seconds", state=state, operation=operation, stage=stage)
+    return f"{min(found.values) * scale:.1f}" if found.values else "-"
 
 
 def main() -> None:

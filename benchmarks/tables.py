@@ -11,6 +11,7 @@ import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks import runner
@@ -116,3 +117,25 @@ def run(
     for name in report.wanted:
         report.put(name, facts, measure(name, options))
     print("\n" + report.text())
+
+
+def ask_each(
+    module: str, table: str, names: Sequence[str], options: argparse.Namespace, parent: Path, limit: float
+) -> list[dict[str, Any]]:
+    """Asks each contender of a table once in each round, and prints what it answers.
+
+    Args:
+        module: The benchmark, whose child gets the names of the table, the contender and a directory.
+        table: The name of the table.
+        names: The contenders.
+        options: The number of rounds.
+        parent: Where the directories are made.
+        limit: The most seconds of a process.
+    """
+    samples: list[dict[str, Any]] = []
+    for number, name in runner.interleaved(options.rounds, names):
+        with runner.scratch(parent) as directory:
+            task = {"table": table, "contender": name, "directory": str(directory.absolute())}
+            samples.append({"contender": name, "round": number} | runner.ask(module, task, limit))
+            print(table, *samples[-1].items(), flush=True)
+    return samples

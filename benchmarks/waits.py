@@ -386,14 +386,9 @@ def child(task: Mapping[str, Any]) -> None:
 
 def measure(table: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rounds of one table."""
-    samples: list[dict[str, Any]] = []
     names = [name for name, (needs, _) in TABLES[table].contenders.items() if importlib.util.find_spec(needs)]
-    for number, name in runner.interleaved(options.rounds, names):
-        with runner.scratch(options.disk if table == STALL else options.memory) as directory:
-            task = {"table": table, "contender": name, "directory": str(directory)}
-            samples.append({"contender": name, "round": number} | runner.ask(__spec__.name, task, LIMIT_S))
-            print(table, *samples[-1].values(), flush=True)
-    return samples
+    parent = options.disk if table == STALL else options.memory
+    return tables.ask_each(__spec__.name, table, names, options, parent, LIMIT_S)
 
 
 def title(options: argparse.Namespace) -> str:

@@ -387,6 +387,20 @@ def test_a_directory_of_steps_of_orbax_means_the_newest_complete_one(tmp_path, c
     assert sorted(each.name for each in run.iterdir() if each.is_dir()) == ["10", "11.orbax-checkpoint-tmp-1", "9"]
 
 
+def test_match_tells_of_the_newest_complete_step_of_orbax(tmp_path, capsys, monkeypatch):
+    orbax = pytest.importorskip("orbax.checkpoint")
+    with orbax.CheckpointManager(tmp_path / "run") as manager:
+        manager.save(9, args=orbax.args.StandardSave({"v": W}))
+        manager.save(10, args=orbax.args.StandardSave({"w": W}))
+    (tmp_path / "program_of_orbax.py").write_text(
+        f"import numpy as np\nstate = {{'w': np.zeros({W.shape}, '{W.dtype}')}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    told = json_of(capsys, "match", "run", "program_of_orbax:state")
+    assert told["prefix"] == os.path.join("run", "10")
+
+
 def test_a_step_that_orbax_has_not_finished_is_damaged(tmp_path, capsys):
     path, _ = orbax_directory(tmp_path)
     os.rename(path, tmp_path / "orbax.orbax-checkpoint-tmp-1")

@@ -185,23 +185,28 @@ def _around_key(size: int, name: str, is_skipped: bool, python: str) -> tuple[by
 
 def _joined_fields(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
     children, values, slots, saver, python = node
-    fields, skipped = bytearray(), bytearray()
+    edges = bytearray()  # there may be very many, which would take more memory as parts
     # calls would cost half of the time, since there is at least one edge for each node
     size = varint.encoded
     for name, child in children:
         encoded = name.encode()
         edge = ids[child] + b"\x12" + size[len(encoded)] + encoded if name else ids[child]
-        fields += _CHILD + size[len(edge)] + edge
+        edges += _CHILD + size[len(edge)] + edge
+    fields: list[bytes | bytearray] = [edges]  # joined once, since a key may be long
+    skipped: list[bytes] = []
     for name, full_name, key, is_skipped in values:
-        tensor = text_field(b"\x0a", name) + text_field(b"\x12", full_name) + text_field(b"\x1a", key)
+        tensor, encoded = text_field(b"\x0a", name) + text_field(b"\x12", full_name), key.encode()
+        if encoded:
+            tensor += b"\x1a" + size[len(encoded)]
+        parts = (_SKIPPED if is_skipped else _ATTRIBUTE) + size[len(tensor) + len(encoded)] + tensor, encoded
         if is_skipped:
-            skipped += message_field(_SKIPPED, tensor)
+            skipped += parts
         else:
-            fields += message_field(_ATTRIBUTE, tensor)
+            fields += parts
     for variable, name, slot in slots:
         reference = number_field(b"\x08", variable) + text_field(b"\x12", name) + number_field(b"\x18", slot)
-        fields += message_field(_SLOT, reference)
+        fields.append(message_field(_SLOT, reference))
     if saver:
-        fields += message_field(_SAVER, text_field(b"\x0a", saver))
-    fields += _VALUES if has_values else _NO_VALUES
-    return message_field(_NODE, bytes(fields + skipped + text_field(_PYTHON, python)))
+        fields.append(message_field(_SAVER, text_field(b"\x0a", saver)))
+    fields += _VALUES if has_values else _NO_VALUES, *skipped, text_field(_PYTHON, python)
+    return b"".join([_NODE, size[sum(map(len, fields))], *fields])

@@ -23,6 +23,17 @@ class DataPosition:
 
     Raises:
         UnsupportedError: The data holds an iterator, so it cannot be read twice.
+
+    Example:
+        >>> from torch.utils.data import DataLoader
+        >>> loader = DataLoader(range(6), batch_size=2)
+        >>> position = DataPosition(loader)
+        >>> next(iter(loader))
+        tensor([0, 1])
+        >>> saved = position.state_dict()
+        >>> position.load_state_dict(saved)
+        >>> next(iter(loader))
+        tensor([2, 3])
     """
 
     def __init__(self, loader: Any) -> None:

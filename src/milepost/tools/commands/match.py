@@ -14,6 +14,7 @@ from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.report import Outcome, Report
 from milepost.engine.translation import Translation
 from milepost.engine.unused_names import unused_names_collected
+from milepost.foreign import newest_of_orbax
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_translation
 from milepost.tools.live_object import checkpoint_named
@@ -61,7 +62,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    path = resolve(options.checkpoint, LOCAL_STORAGE, "files")
+    path = newest_of_orbax(LOCAL_STORAGE, resolve(options.checkpoint, LOCAL_STORAGE, "files"))
     translation = _translation(options, path)
     checkpoint = checkpoint_named(options.object)
     _ = checkpoint.save_counter  # which every restore makes

@@ -66,7 +66,8 @@ _MOST_OF_SIZE: Final = 5
 """The bytes of the longest size of a field that the general parser accepts. Zero groups at its end count."""
 _MOST_TARGET: Final = (1 << 31) - 1
 _PADDING: Final = bytes(32)
-"""Bytes after the graph, so that a field that ends early is noticed only after it was decoded."""
+"""Bytes after the last edge, so that a field that ends early is noticed only after it was decoded. A last node that is long and has no edges
+is as good."""
 _BYTES_TOGETHER: Final = 1 << 20
 """Bytes of nodes that are compared at once."""
 _EDGES_TOGETHER: Final = 1 << 15
@@ -91,7 +92,10 @@ def decode_nodes(data: bytes) -> Nodes:
         data = b"".join([message_field(NODE, node.SerializeToString()) for node in graph.nodes])
         starts, ends = array("q"), array("q")
         _split(data, 0, len(data), NODE, starts, ends)
-    decoder = _Decoder(data + _PADDING, starts, ends)
+    last = data[starts[-1] : ends[-1]] if starts else b""
+    if len(last) < len(_PADDING) or last.startswith(CHILD):
+        data += _PADDING
+    decoder = _Decoder(data, starts, ends)
     decoder.decode_inner()
     decoder.decode_leaves()
     decoder.check_references()
@@ -144,7 +148,7 @@ class _Decoder:
     """Decodes the nodes of one graph.
 
     Args:
-        data: The graph, and `_PADDING`.
+        data: The graph, with at least as many bytes after the last edge as `_PADDING` has.
         starts: Where each node begins.
         ends: Where it ends.
     """

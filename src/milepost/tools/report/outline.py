@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from milepost.collector import collection_paused
-from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE, escape
+from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE
 from milepost.graph.object_graph import ObjectGraph
 from milepost.tools.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer
 from milepost.tools.picture import SLOT as SLOT_VARIABLE
@@ -172,14 +172,14 @@ def _add_objects(root: Branch, graph: ObjectGraph, roles: dict[int, str], others
         )
         for name, child in node.children:
             if child not in branches:
-                branches[child] = branch.below.setdefault(escape(name), Branch())
-                above[child] = number, escape(name)
+                branches[child] = branch.below.setdefault(name, Branch())
+                above[child] = number, name
                 queue.append(child)
                 continue
             known = others.setdefault(id(branches[child]), [])
             if len(known) < _MOST_OTHERS_EACH and room:
                 room -= 1
-                known.append("/".join([*_path(above, number), escape(name)]))
+                known.append("/".join([*_path(above, number), name]))
 
 
 def _path(above: dict[int, tuple[int, str]], number: int) -> list[str]:

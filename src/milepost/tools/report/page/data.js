@@ -72,7 +72,9 @@ class Model {
       const parts = name.slice(MARKER.length).split("/");
       return `${parts.pop()} (slot of ${parts.join("/")})`;
     }
-    return name.startsWith(ATTRIBUTES) ? name.slice(ATTRIBUTES.length) : name;
+    if (name.startsWith(ATTRIBUTES)) return name.slice(ATTRIBUTES.length);
+    // a name of spaces, or of none, would not be seen
+    return name.trim() ? name : `'${name}'`;
   }
 
   path(row) {

@@ -178,7 +178,7 @@ class Treemap {
     });
     if (hasStrip) {
       const size = ` · ${bytes(part.size)}`;
-      const full = name.length + size.length <= letters ? name + size : name.length <= letters ? name : `${name.slice(0, letters - 1)}…`;
+      const full = name.length + size.length <= letters ? name + size : name.length <= letters ? name : cut(name, letters);
       node.append(drawing("text", { x: (x + 4).toFixed(1), y: (y + 12.5).toFixed(1), text: full }));
     }
     if (isOpen) [entry.first] = this.fill(node, row, { x: x + 2, y: y + STRIP, w: w - 4, h: h - STRIP - 2 }, entry);

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, Module, Variable
+from milepost import Checkpoint, Module, SlotOwner, Variable
 from milepost.tools import guide_numpy
 from milepost.tools.cli import main
 from tests.tools.browser import Browser
@@ -120,6 +120,10 @@ class TestContents:
         assert len(titles) == 13, "all but the object graph and the metadata"
         assert any(title.startswith("net/l1/kernel\nfloat32[1,5], 20 B") for title in titles)
 
+    def test_a_box_of_a_slot_variable_has_its_name_and_size(self, guide, browser):
+        labels = texts(shown(browser, guide), "#treemap .leaf.role-s > text")
+        assert "m · 20 B" in labels
+
     def test_how_the_tensors_moved(self, guide, browser):
         shown(browser, guide)
         assert "ckpt-1 with ckpt-3" in texts(browser, "#pair option")[-1]
@@ -172,6 +176,14 @@ class TestContents:
         assert browser.run(
             "Array.from(document.querySelectorAll('#treemap .leaf > text')).every(each => each.textContent.isWellFormed())"
         )
+
+    def test_slot_variables_of_two_optimizers_name_theirs(self, page, tmp_path):
+        model, optimizers = net(), (SlotOwner(), SlotOwner())
+        for optimizer in optimizers:
+            optimizer.add_slot(model.w, "m")
+        browser = page(Checkpoint(net=model, first=optimizers[0], second=optimizers[1]).write(tmp_path / "ckpt"))
+        names = texts(browser, "#tensor-list .row .name")
+        assert {"net/w · m (slot of first)", "net/w · m (slot of second)"} <= set(names)
 
     def test_added_and_removed(self, page, tmp_path):
         a = safetensors(tmp_path / "a.safetensors", {"old": [1.0], "both": [1.0, 2.0]})
@@ -343,6 +355,25 @@ class TestUse:
             )
             >= 60
         )
+
+    def test_on_a_phone_names_in_a_list_tell_slot_variables_apart(self, guide, browser):
+        """The only optimizer is not named in each of them, and no name is cut off."""
+        shown(browser, guide, width=360, height=740)
+        rows = "Array.from(document.querySelectorAll('#tensor-list .row .name'))"
+        names = [name for name in texts(browser, "#tensor-list .row .name") if " · " in name]
+        assert "net/l1/kernel · m" in names
+        assert browser.run(
+            f"{rows}.filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)"
+        ) == ["_CHECKPOINTABLE_OBJECT_GRAPH"]
+        assert "net/l1/kernel · m (slot of optimizer)" in browser.run(f"{rows}.map(each => each.title)")
+
+    def test_on_a_phone_names_of_what_moved_are_not_cut_off(self, page, browser, tmp_path):
+        names = [f"net.{part}.layer1.kernel" for part in ("encoder", "decoder")]
+        files = [safetensors(tmp_path / f"{step}.safetensors", {name: [step] for name in names}) for step in (1.0, 2.0)]
+        page(*files)
+        browser.resize(360, 740)
+        rows = "Array.from(document.querySelectorAll('#change-list .row .name'))"
+        assert browser.run(f"{rows}.map(each => each.scrollWidth <= each.clientWidth)") == [True, True]
 
     def test_on_a_phone_a_tensor_comes_up_and_goes_away(self, guide, browser):
         shown(browser, guide, width=360, height=740)

@@ -67,8 +67,8 @@ function byId(id) {
 }
 
 // A long name whose end is what matters: the beginning is cut off where it does not fit.
-function nameElement(text) {
-  return element("span", { class: "name end", title: text }, element("bdi", { text }));
+function nameElement(text, title) {
+  return element("span", { class: "name end", title }, element("bdi", { text }));
 }
 
 function later(action, wait = 120) {

@@ -144,7 +144,7 @@ class Treemap {
   box(part, { x, y, w, h }, above, siblings) {
     const { model } = this;
     let { row } = part;
-    let name = part.rest ? this.range(part.rest) : model.label(row);
+    let name = part.rest ? this.range(part.rest) : model.shortLabel(row);
     // a chain of objects that hold one other each is one box
     while (!part.rest && !part.isOwn && model.data.outline.tensor[row] < 0) {
       const below = model.childrenOf(row).filter((child) => model.size[child] > 0);
@@ -193,7 +193,7 @@ class Treemap {
 
   range(parts) {
     const { model } = this;
-    return `${model.label(parts[0].row)} … ${model.label(parts[parts.length - 1].row)}`;
+    return `${model.shortLabel(parts[0].row)} … ${model.shortLabel(parts[parts.length - 1].row)}`;
   }
 
   look(row, only = null) {

@@ -150,3 +150,13 @@ def test_an_object_that_is_no_optimizer_has_none():
 def test_very_long_names_take_no_time():
     name = "_" * 1_000_000
     assert found(graph_of({"m": [f"a/{name}_m", f"b/{name}_m"]}, [name])) == []
+
+
+def test_a_list_that_many_optimizers_share_takes_no_time():
+    """One optimizer after the other would look at it, which takes the square of the size of the file."""
+    count = 30_000
+    optimizer = Node((Edge("_iterations", 1), Edge("m", 2)))
+    members = [Edge(str(place), 3 + count + place) for place in range(count)]
+    root = Node(tuple(Edge(str(place), 3 + place) for place in range(count)))
+    variables = [variable(f"a/d_kernel_{place}") for place in range(count)]
+    assert keras_slots(ObjectGraph((root, variable("i"), Node(tuple(members)), *[optimizer] * count, *variables))) == []

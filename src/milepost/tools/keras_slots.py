@@ -52,12 +52,15 @@ def keras_slots(graph: ObjectGraph) -> list[KerasSlot]:
     variables = _Variables(graph)
     found: dict[int, KerasSlot] = {}
     for owner in owners:
-        lists = [graph.nodes[edge.node] for edge in owner.children if edge.name not in _OF_ALL]
-        flat = [graph.nodes[edge.node] for edge in owner.children if edge.name in _OF_ALL]
-        own = Counter(edge.node for node in [owner, *lists, *flat] for edge in node.children)
-        for each in lists:
-            members = [edge.node for edge in each.children]
-            if members and not each.values and all(own[member] == incoming[member] for member in members):
+        held = Counter(edge.node for edge in owner.children)
+        of_all = {edge.node for edge in owner.children if edge.name in _OF_ALL}
+        # a list that others hold too is not looked at, so that no file makes many optimizers look at one list
+        lists = [number for number in held if held[number] == incoming[number] and not graph.nodes[number].values]
+        for number in lists:
+            held.update(edge.node for edge in graph.nodes[number].children)
+        for number in lists:
+            members = [edge.node for edge in graph.nodes[number].children]
+            if members and number not in of_all and all(held[member] == incoming[member] for member in members):
                 found |= {slot.slot: slot for slot in variables.slots(members)}
     return list(found.values())
 

@@ -175,7 +175,8 @@ class _Tree:
 
     def __init__(self, graph: ObjectGraph, start: int, sizes: Mapping[str, int]) -> None:
         self.distances, self.parents = {start: 0}, {start: start}
-        self.slots = slots_of(graph)
+        in_lists = keras_slots(graph)
+        self.slots = _listed_slots(graph) | {each.slot for each in in_lists}
         queue = deque([start])
         while queue:
             node = queue.popleft()
@@ -192,7 +193,7 @@ class _Tree:
                     self.referred.append((owner, reference.variable, reference.name, reference.slot))
                     self.distances.setdefault(reference.slot, self.distances[reference.variable] + 1)
                     self.parents.setdefault(reference.slot, reference.variable)
-        self.in_lists = [each for each in keras_slots(graph) if {each.slot, each.variable} <= reached]
+        self.in_lists = [each for each in in_lists if {each.slot, each.variable} <= reached]
         self.added = {slot for *_, slot in self.referred}
         self.order = sorted(self.distances, key=self.distances.__getitem__)
         self.below: dict[int, list[int]] = {node: [] for node in self.order}
@@ -290,8 +291,11 @@ def is_optimizer(node: Node) -> bool:
 
 def slots_of(graph: ObjectGraph) -> set[int]:
     """All slot variables: those that the graph lists, and those that Keras keeps in lists."""
-    listed = {reference.slot for node in graph.nodes for reference in node.slots}
-    return listed | {each.slot for each in keras_slots(graph)}
+    return _listed_slots(graph) | {each.slot for each in keras_slots(graph)}
+
+
+def _listed_slots(graph: ObjectGraph) -> set[int]:
+    return {reference.slot for node in graph.nodes for reference in node.slots}
 
 
 def _role(graph: ObjectGraph, node: int, slots: Collection[int]) -> str:

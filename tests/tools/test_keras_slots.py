@@ -16,6 +16,19 @@ STATES = {
     "tf_keras": ["m of d/kernel", "m of d/bias", "v of d/kernel", "v of d/bias"],
 }
 
+LISTS = {
+    "Adadelta": 2,
+    "Adagrad": 1,
+    "Adam": 2,
+    "AdamW": 2,
+    "Adamax": 2,
+    "Ftrl": 2,
+    "Lion": 1,
+    "Nadam": 2,
+    "RMSprop": 1,
+}
+"""How many lists the optimizers have whose state is named after variables."""
+
 
 def variable(name):
     return Node(values=(SavedValue("VARIABLE_VALUE", name, name),))
@@ -76,14 +89,29 @@ def test_adam_of_each_generation(generation, library, tmp_path):
     assert dashed == [(VARIABLE, SLOT)] * 4
 
 
-def trained(generation, library, path):
+@pytest.mark.parametrize("library", ["tensorflow", "milepost"])
+@pytest.mark.parametrize("generation", ["keras", "tf_keras"])
+def test_no_optimizer_has_a_plain_variable_that_counts_as_a_slot_variable(generation, library, tmp_path):
+    keras = pytest.importorskip(generation)
+    plain = {"iteration", "learning_rate", "variable"}
+    for name, lists in LISTS.items():
+        optimizer = getattr(keras.optimizers, name)(learning_rate=0.1)
+        with open_named(trained(generation, library, tmp_path / name, optimizer)) as reader:
+            graph = read_object_graph(reader)
+        slots = [graph.nodes[each.slot].values[0].full_name for each in keras_slots(graph)]
+        own = {each.values[0].full_name for each in graph.nodes if each.values}
+        assert {each for each in own if each.rpartition("/")[2].lower() in plain}.isdisjoint(slots), name
+        assert len(slots) == 2 * lists, name
+
+
+def trained(generation, library, path, optimizer=None):
     """The path of a checkpoint of a model after one step of Adam."""
     keras, tf = pytest.importorskip(generation), pytest.importorskip("tensorflow")
     if generation == "keras" and keras.backend.backend() != "tensorflow" and library == "tensorflow":
         pytest.skip("tf.train.Checkpoint takes Keras 3 with the backend TensorFlow only")
     model = keras.Sequential([keras.layers.Dense(2, name="d")], name="sequential")
     model.build((None, 3))
-    optimizer = keras.optimizers.Adam(0.1)
+    optimizer = keras.optimizers.Adam(0.1) if optimizer is None else optimizer
     variables = model.trainable_variables
     optimizer.apply_gradients([(each * 0 + 1.0, each) for each in variables])
     kind = tf.train.Checkpoint if library == "tensorflow" else milepost.Checkpoint

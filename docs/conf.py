@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 project = "milepost"
 author = "the contributors of milepost"
+project_copyright = author
 version = release = milepost.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_copybutton"]
 root_doc = "README"

@@ -13,7 +13,7 @@ from milepost import KeyNotFoundError
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.tools.layout import place, rows_of
 from milepost.tools.picture import COLOURS, MOST_NODES, OBJECT, OPTIMIZER, SLOT, VARIABLE, DrawnEdge, picture_of
-from milepost.tools.svg import to_dot, to_svg
+from milepost.tools.svg import STYLE, to_dot, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -307,3 +307,42 @@ def test_a_long_chain_is_no_problem():
 def test_dot_escapes_quotes():
     graph = ObjectGraph((Node((Edge('a"b\\', 1),)), Node()))
     assert re.search(r'label="a\\"b\\\\"', to_dot(picture_of(graph, {}), "t"))
+
+
+def test_what_a_picture_shows_is_written_below_it():
+    """Somebody who has only the picture reads which checkpoint it shows."""
+
+    def written(title):
+        root = ET.fromstring(to_svg(picture_of(GUIDE, SPECS), title))
+        (text,) = (each for each in root.iter(SVG + "text") if each.get("class") == "title")
+        assert float(text.get("y")) < float(root.get("height"))
+        return text.text
+
+    assert written("Object graph of ./run/ckpt-1") == "Object graph of ./run/ckpt-1"
+    assert written(f"Object graph of ./{'x' * 500}/ckpt-1").startswith("…x")
+    assert written(f"Object graph of ./{'x' * 500}/ckpt-1").endswith("x/ckpt-1")
+
+
+def test_a_title_that_is_wider_than_the_nodes_has_room():
+    text = to_svg(picture_of(wide(1), {}), "Object graph of ./checkpoints/training/run-17/ckpt-1000")
+    assert float(re.search(r' width="(\d+)"', text)[1]) > 55 * 6
+
+
+def light(colour):
+    """The relative luminance of a colour, as WCAG 2 defines it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("role", [OPTIMIZER, VARIABLE, SLOT])
+def test_the_text_in_a_node_has_contrast(role):
+    """At least 4.5 to 1, as WCAG 2 asks for."""
+    style = dict(re.findall(r"\.object-graph \.(\w+) text \{ fill: (#\w+); \}", STYLE))
+    two = sorted([light(style.get(role, style["node"])), light(COLOURS[role])])
+    assert (two[1] + 0.05) / (two[0] + 0.05) >= 4.5
+
+
+def test_the_text_in_a_slot_variable_has_contrast_in_graphviz_too():
+    lines = to_dot(picture_of(GUIDE, SPECS), "t").splitlines()
+    assert [COLOURS[SLOT] in line for line in lines] == ["fontcolor=black" in line for line in lines]

@@ -439,6 +439,15 @@ class TestOutline:
         assert found["net"].others == ("model",)
         assert all(row.key is None for row in found.values()), "the names make the keys"
 
+    def test_a_name_with_slashes_and_dots_is_one_object(self, tmp_path):
+        data = data_of(
+            page(
+                tmp_path,
+                Checkpoint(**{"a/b.c": Checkpoint(w=Variable(1.0)), "d.e/": Variable(2.0)}).write(tmp_path / "ckpt"),
+            )
+        )
+        assert data["outline"]["name"] == ["a/b.c", "w", "d.e/", "_CHECKPOINTABLE_OBJECT_GRAPH"]
+
     def test_two_comes_before_ten(self, tmp_path):
         names = [f"layers.{number}.w" for number in range(12)]
         data = data_of(page(tmp_path, safetensors(tmp_path / "a.safetensors", {name: [1.0] for name in names})))

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, Module, Variable
+from milepost import Checkpoint, Module, SlotOwner, Variable
 from milepost.tools import guide_numpy
 from milepost.tools.cli import main
 from tests.tools.browser import Browser
@@ -120,6 +120,10 @@ class TestContents:
         assert len(titles) == 13, "all but the object graph and the metadata"
         assert any(title.startswith("net/l1/kernel\nfloat32[1,5], 20 B") for title in titles)
 
+    def test_a_box_of_a_slot_variable_has_its_name_and_size(self, guide, browser):
+        labels = texts(shown(browser, guide), "#treemap .leaf.role-s > text")
+        assert "m · 20 B" in labels
+
     def test_how_the_tensors_moved(self, guide, browser):
         shown(browser, guide)
         assert "ckpt-1 with ckpt-3" in texts(browser, "#pair option")[-1]
@@ -154,6 +158,32 @@ class TestContents:
     def test_a_file_without_tensors(self, page, tmp_path, arguments):
         browser = page(safetensors(tmp_path / "a.safetensors", {}), *arguments)
         assert texts(browser, "#tiles .tile")[0] == "0tensors"
+
+    def test_a_file_without_bytes_says_so_where_the_bytes_are(self, page, tmp_path):
+        browser = page(safetensors(tmp_path / "a.safetensors", {}))
+        assert texts(browser, "#treemap text") == ["no bytes"]
+        assert least_contrast(browser, "#treemap text") >= 4.5
+
+    def test_a_name_of_spaces_is_seen(self, page, tmp_path):
+        browser = page(safetensors(tmp_path / "a.safetensors", {" ": [1.0], "b": [1.0]}))
+        assert "' '" in tree(browser)
+
+    def test_a_letter_of_two_units_is_not_halved(self, page, tmp_path):
+        names = ["\N{GRINNING FACE}" * 200, "a" + "\N{GRINNING FACE}" * 200]
+        browser = page(safetensors(tmp_path / "a.safetensors", {name: [1.0] for name in names}))
+        labels = texts(browser, "#treemap .leaf > text")
+        assert len(labels) == 2
+        assert browser.run(
+            "Array.from(document.querySelectorAll('#treemap .leaf > text')).every(each => each.textContent.isWellFormed())"
+        )
+
+    def test_slot_variables_of_two_optimizers_name_theirs(self, page, tmp_path):
+        model, optimizers = net(), (SlotOwner(), SlotOwner())
+        for optimizer in optimizers:
+            optimizer.add_slot(model.w, "m")
+        browser = page(Checkpoint(net=model, first=optimizers[0], second=optimizers[1]).write(tmp_path / "ckpt"))
+        names = texts(browser, "#tensor-list .row .name")
+        assert {"net/w · m (slot of first)", "net/w · m (slot of second)"} <= set(names)
 
     def test_added_and_removed(self, page, tmp_path):
         a = safetensors(tmp_path / "a.safetensors", {"old": [1.0], "both": [1.0, 2.0]})
@@ -267,12 +297,83 @@ class TestUse:
         ):
             assert contrast(browser, selector) >= 4.5, selector
 
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_text_on_a_box_has_contrast(self, guide, browser, scheme):
+        shown(browser, guide)
+        browser.prefer(scheme)
+        browser.run("document.getElementById('picture').open = true")
+        for selector in ("#treemap .leaf > text", "#treemap .group > text", "#picture .node > text"):
+            assert least_contrast(browser, selector) >= 4.5, selector
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_what_a_search_asks_for_has_contrast(self, guide, browser, scheme):
+        shown(browser, guide)
+        browser.prefer(scheme)
+        assert contrast(browser, "#tree-search", part="::placeholder") >= 4.5
+
     @pytest.mark.parametrize("width", [360, 500, 800, 1280])
     def test_nothing_is_wider_than_the_screen(self, guide, browser, width):
         shown(browser, guide, width=width)
         assert browser.run("document.documentElement.scrollWidth") <= width
         out = "Array.from(document.querySelectorAll('.card, .tile, .list, h1, h2')).filter(each => each.getBoundingClientRect().right > innerWidth + 1).length"
         assert browser.run(out) == 0
+
+    @pytest.mark.parametrize("width", [360, 1280])
+    def test_long_names_of_checkpoints_are_not_wider_than_the_screen(self, page, browser, tmp_path, width):
+        long = "a_name_without_a_break_" * 7
+        paths = [Checkpoint(net=net(value)).write(tmp_path / f"{long}{value}") for value in (1.0, 2.0, 3.0)]
+        page(*paths)
+        browser.resize(width, 800)
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        for selector in ("#about", "#pair", "#tensor h2", "#tensor h3"):
+            wider = f"Array.from(document.querySelectorAll({selector!r})).filter(each => each.scrollWidth > each.clientWidth + 1).length"
+            assert browser.run(wider) == 0, selector
+        assert browser.run(
+            "document.getElementById('tensor').scrollWidth <= document.getElementById('tensor').clientWidth"
+        )
+
+    @pytest.mark.parametrize("width", [360, 1280])
+    def test_deep_objects_and_many_dimensions_have_room_in_the_tree(self, page, browser, tmp_path, width):
+        root = deepest = Module()
+        for _ in range(40):
+            deepest.below = Module()
+            deepest = deepest.below
+        deepest.w = Variable(np.zeros((1,) * 32))
+        page(Checkpoint(root=root).write(tmp_path / "ckpt"))
+        browser.resize(width, 800)
+        browser.run("document.getElementById('unfold').click();" * 45)
+        browser.run("document.querySelector('#tree .list').scrollTop = 1e9")
+        wait_for(
+            browser,
+            "document.querySelector('#tree .row:last-child .name').textContent === '_CHECKPOINTABLE_OBJECT_GRAPH'",
+        )
+        box = "document.querySelector('#tree .list')"
+        assert browser.run(f"{box}.scrollWidth <= {box}.clientWidth")
+        assert (
+            browser.run(
+                "Math.min(...Array.from(document.querySelectorAll('#tree .row .name'), each => each.clientWidth))"
+            )
+            >= 60
+        )
+
+    def test_on_a_phone_names_in_a_list_tell_slot_variables_apart(self, guide, browser):
+        """The only optimizer is not named in each of them, and no name is cut off."""
+        shown(browser, guide, width=360, height=740)
+        rows = "Array.from(document.querySelectorAll('#tensor-list .row .name'))"
+        names = [name for name in texts(browser, "#tensor-list .row .name") if " · " in name]
+        assert "net/l1/kernel · m" in names
+        assert browser.run(
+            f"{rows}.filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)"
+        ) == ["_CHECKPOINTABLE_OBJECT_GRAPH"]
+        assert "net/l1/kernel · m (slot of optimizer)" in browser.run(f"{rows}.map(each => each.title)")
+
+    def test_on_a_phone_names_of_what_moved_are_not_cut_off(self, page, browser, tmp_path):
+        names = [f"net.{part}.layer1.kernel" for part in ("encoder", "decoder")]
+        files = [safetensors(tmp_path / f"{step}.safetensors", {name: [step] for name in names}) for step in (1.0, 2.0)]
+        page(*files)
+        browser.resize(360, 740)
+        rows = "Array.from(document.querySelectorAll('#change-list .row .name'))"
+        assert browser.run(f"{rows}.map(each => each.scrollWidth <= each.clientWidth)") == [True, True]
 
     def test_on_a_phone_a_tensor_comes_up_and_goes_away(self, guide, browser):
         shown(browser, guide, width=360, height=740)
@@ -282,6 +383,22 @@ class TestUse:
         assert browser.run(is_shown)
         browser.run("document.querySelector('#tensor .close').click()")
         assert not browser.run(is_shown)
+
+    def test_on_a_phone_the_keyboard_goes_to_the_tensor_and_back(self, guide, browser):
+        shown(browser, guide, width=360, height=740)
+        browser.run("document.querySelector('#tensor-list .list').focus()")
+        assert browser.run("document.activeElement.id") == "", "the page does not begin with a tensor over it"
+        browser.press("ArrowDown", "Enter")
+        assert browser.run("document.activeElement.id") == "tensor"
+        browser.press("Escape")
+        assert browser.run("getComputedStyle(document.getElementById('tensor')).display") == "none"
+        assert browser.run("document.activeElement.parentElement.id") == "tensor-list"
+
+    def test_on_a_wide_screen_the_keyboard_stays_in_the_list(self, guide, browser):
+        shown(browser, guide)
+        browser.run("document.querySelector('#tensor-list .list').focus()")
+        browser.press("ArrowDown", "Enter")
+        assert browser.run("document.activeElement.parentElement.id") == "tensor-list"
 
     def test_the_tree_by_keyboard(self, guide, browser):
         shown(browser, guide)
@@ -323,7 +440,7 @@ class TestUse:
                     "(document.activeElement.id || document.activeElement.className.baseVal || document.activeElement.className || document.activeElement.tagName) + ''"
                 )
             )
-        assert {"theme", "tree-search", "tensor-search", "tensor-filter", "pair", "unfold", "list"} <= reached
+        assert {"theme", "tree-search", "tensor-search", "tensor-filter", "pair", "unfold", "list", "tensor"} <= reached
 
     def test_a_slash_goes_to_the_search(self, guide, browser):
         shown(browser, guide)
@@ -357,15 +474,31 @@ class TestSize:
         assert texts(browser, "#pair option")[-1] == "ckpt-10 with ckpt-120"
 
 
-def contrast(browser, selector):
-    """The contrast of an element's text with what is behind it."""
+def contrast(browser, selector, part=""):
+    """The contrast of an element's text, or that of a part of it, with what is behind it."""
     script = """(() => {
       const light = text => { const [r, g, b] = text.match(/[\\d.]+/g).map(each => each / 255).map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
         return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
       const made = document.querySelector(SELECTOR);
       let behind = made;
       while (/rgba\\(.*, 0\\)|transparent/.test(getComputedStyle(behind).backgroundColor)) behind = behind.parentElement;
-      const two = [light(getComputedStyle(made).color), light(getComputedStyle(behind).backgroundColor)].sort((a, b) => b - a);
+      const two = [light(getComputedStyle(made, PART).color), light(getComputedStyle(behind).backgroundColor)].sort((a, b) => b - a);
       return (two[0] + 0.05) / (two[1] + 0.05);
+    })()""".replace("SELECTOR", repr(selector)).replace("PART", repr(part))
+    return browser.run(script)
+
+
+def least_contrast(browser, selector):
+    """The least contrast of texts in pictures, each with the box that it is in, or else with the page behind the picture."""
+    script = """(() => {
+      const light = text => { const [r, g, b] = text.match(/[\\d.]+/g).map(each => each / 255).map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const ratios = Array.from(document.querySelectorAll(SELECTOR), text => {
+        const box = text.parentElement.querySelector(':scope > rect:not(.behind)');
+        const behind = box ? getComputedStyle(box).fill : getComputedStyle(text.closest('.card')).backgroundColor;
+        const two = [light(getComputedStyle(text).fill), light(behind)].sort((a, b) => b - a);
+        return (two[0] + 0.05) / (two[1] + 0.05);
+      });
+      return Math.min(...ratios);
     })()""".replace("SELECTOR", repr(selector))
     return browser.run(script)

@@ -22,6 +22,7 @@ from milepost.graph.description import shortened
 from milepost.graph.object_graph import Node, ObjectGraph
 from milepost.tensor import TensorSpec
 from milepost.tools import amounts
+from milepost.tools.keras_slots import ITERATIONS, keras_slots
 
 OBJECT: Final = "object"
 OPTIMIZER: Final = "optimizer"
@@ -38,7 +39,7 @@ _FEWEST_CHILDREN: Final = 3
 _MOST_NAMES: Final = 3
 """Names on one edge to a folded node; of more, the first and the last."""
 _MOST_OFFERED: Final = 5
-_OF_KERAS: Final = ({"_iterations"}, {"iter", "decay"})
+_OF_KERAS: Final = ({ITERATIONS}, {"iter", "decay"})
 """Children that only optimizers have: those of Keras 3 and tf_keras, and those of tf_keras' legacy classes."""
 
 
@@ -168,12 +169,14 @@ class _Tree:
         parents: The node above each.
         below: The nodes below each.
         slots: All slot variables of the graph.
+        in_lists: Those of Keras, which edges lead to, as slot variable, variable and name.
         referred: For each slot variable below its variable, the optimizers' references to it.
     """
 
     def __init__(self, graph: ObjectGraph, start: int, sizes: Mapping[str, int]) -> None:
         self.distances, self.parents = {start: 0}, {start: start}
-        self.slots = {reference.slot for node in graph.nodes for reference in node.slots}
+        in_lists = keras_slots(graph)
+        self.slots = _listed_slots(graph) | {each.slot for each in in_lists}
         queue = deque([start])
         while queue:
             node = queue.popleft()
@@ -190,6 +193,7 @@ class _Tree:
                     self.referred.append((owner, reference.variable, reference.name, reference.slot))
                     self.distances.setdefault(reference.slot, self.distances[reference.variable] + 1)
                     self.parents.setdefault(reference.slot, reference.variable)
+        self.in_lists = [each for each in in_lists if {each.slot, each.variable} <= reached]
         self.added = {slot for *_, slot in self.referred}
         self.order = sorted(self.distances, key=self.distances.__getitem__)
         self.below: dict[int, list[int]] = {node: [] for node in self.order}
@@ -250,13 +254,14 @@ def _edges(
                 yield DrawnEdge(position, place[edge.node], edge.name)
             elif target is not None and target != position:
                 to_folded.setdefault((position, target, False), {})[edge.name] = None
-    for owner, variable, name, slot in tree.referred:
-        target = stands_for[slot]
-        for source in (stands_for[owner], stands_for[variable]):
-            if slot in place:
-                yield DrawnEdge(source, target, name, dashed=True)
-            elif source != target:
-                to_folded.setdefault((source, target, True), {})[name] = None
+    slots = [(start, slot, name) for owner, variable, name, slot in tree.referred for start in (owner, variable)]
+    slots += [(variable, slot, name) for slot, variable, name in tree.in_lists if variable is not None]
+    for start, slot, name in slots:
+        source, target = stands_for[start], stands_for[slot]
+        if slot in place:
+            yield DrawnEdge(source, target, name, dashed=True)
+        elif source != target:
+            to_folded.setdefault((source, target, True), {})[name] = None
     for (source, target, dashed), names in to_folded.items():
         yield DrawnEdge(source, target, _joined(list(names)), dashed)
 
@@ -282,6 +287,15 @@ def is_optimizer(node: Node) -> bool:
     """Whether a node is an optimizer: it has slot variables, or the children that optimizers of Keras have, also without any."""
     names = {edge.name for edge in node.children}
     return bool(node.slots) or any(map(names.issuperset, _OF_KERAS))
+
+
+def slots_of(graph: ObjectGraph) -> set[int]:
+    """All slot variables: those that the graph lists, and those that Keras keeps in lists."""
+    return _listed_slots(graph) | {each.slot for each in keras_slots(graph)}
+
+
+def _listed_slots(graph: ObjectGraph) -> set[int]:
+    return {reference.slot for node in graph.nodes for reference in node.slots}
 
 
 def _role(graph: ObjectGraph, node: int, slots: Collection[int]) -> str:

@@ -13,12 +13,14 @@ _LETTER: Final = 6.6
 _NARROW_LETTER: Final = 5.2
 """Width of a narrow letter; what is drawn behind a text may not be wider than it."""
 _MOST_LETTERS: Final = 40
+_LONGEST_TITLE: Final = 90
 _LEGEND: Final = {OBJECT: "object", OPTIMIZER: "optimizer", VARIABLE: "variable", SLOT: "slot variable"}
 _FOLDED: Final = "several, folded"
 
 STYLE: Final = """
 .object-graph text { font: 11px system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; text-anchor: middle; }
 .object-graph .node text { fill: #ffffff; }
+.object-graph .slot text { fill: #1f2328; }
 .object-graph .folded rect { fill: #ffffff; stroke-width: 1.5; stroke-dasharray: 3 2; }
 .object-graph .folded rect.behind { stroke-dasharray: none; stroke-opacity: 0.45; }
 .object-graph .folded text { fill: #3c4043; }
@@ -26,7 +28,7 @@ STYLE: Final = """
 .object-graph .edge-name text { fill: #3c4043; stroke: #ffffff; stroke-width: 4px; paint-order: stroke; stroke-linejoin: round; }
 .object-graph .edge-name rect { fill: #ffffff; }
 .object-graph .edge.slot path { stroke: #e8710a; stroke-dasharray: 4 3; }
-.object-graph .legend text { fill: #3c4043; text-anchor: start; }
+.object-graph .legend text, .object-graph .title { fill: #3c4043; text-anchor: start; }
 .object-graph .background { fill: #ffffff; }
 """.strip()
 """The style of a picture. It concerns nothing else on a page that the picture is part of."""
@@ -37,7 +39,7 @@ def to_svg(picture: Picture, title: str) -> str:
 
     Args:
         picture: What to draw.
-        title: What it shows; read out by screen readers.
+        title: What it shows; read out by screen readers, and written below. Of a long one, the end is what matters.
 
     Returns:
         A whole SVG document, without references to anything outside it.
@@ -46,7 +48,9 @@ def to_svg(picture: Picture, title: str) -> str:
     bundles = _bundles(picture)
     sheet = sheet_of(widths, [(source, target, len(_short(name)) * _LETTER + 8) for source, target, _, name in bundles])
     legend, legend_width = _legend(picture, sheet.height)
-    width, height = max(sheet.width, legend_width), sheet.height + HEIGHT
+    written = title if len(title) <= _LONGEST_TITLE else f"…{title[1 - _LONGEST_TITLE :]}"
+    width = max(sheet.width, legend_width, len(written) * _LETTER + 2 * MARGIN)
+    height = sheet.height + 2 * HEIGHT
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="object-graph" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img">',
@@ -64,6 +68,7 @@ def to_svg(picture: Picture, title: str) -> str:
         *(_edge_name(name, at) for (*_, name), at in zip(bundles, sheet.labels, strict=True) if name),
         *(_node(node, *at, w) for node, at, w in zip(picture.nodes, sheet.places, widths, strict=True)),
         legend,
+        f'<text class="title" x="{MARGIN:.0f}" y="{sheet.height + HEIGHT + 4:.0f}">{_text(written)}</text>',
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -73,9 +78,10 @@ def to_dot(picture: Picture, title: str) -> str:
     """Writes a picture in Graphviz' language."""
     lines = [f"digraph {_quoted(title)} {{", '  node [style=filled, fontcolor=white, shape=box, fontname="sans"];']
     for number, node in enumerate(picture.nodes):
-        folded = ', style="dashed,bold", fontcolor=black, peripheries=2' if node.folded else ""
+        folded = ', style="dashed,bold", peripheries=2' if node.folded else ""
+        font = ", fontcolor=black" if node.folded or node.role == SLOT else ""
         colour = "color" if node.folded else "fillcolor"
-        lines.append(f"  {number} [label={_quoted(node.label)}, {colour}={_quoted(COLOURS[node.role])}{folded}];")
+        lines.append(f"  {number} [label={_quoted(node.label)}, {colour}={_quoted(COLOURS[node.role])}{folded}{font}];")
     for edge in picture.edges:
         style = ", style=dashed" if edge.dashed else ""
         lines.append(f"  {edge.source} -> {edge.target} [label={_quoted(edge.name)}{style}];")

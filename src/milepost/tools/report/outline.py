@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from milepost.collector import collection_paused
-from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE, escape
+from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE
 from milepost.graph.object_graph import ObjectGraph
-from milepost.tools.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer
+from milepost.tools.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer, slots_of
 from milepost.tools.picture import SLOT as SLOT_VARIABLE
 from milepost.tools.tensors import Row, is_of_program
 from milepost.tools.tree import Branch, tree_of
@@ -153,7 +153,7 @@ def _has_dots(rows: Sequence[Row]) -> bool:
 
 def _add_objects(root: Branch, graph: ObjectGraph, roles: dict[int, str], others: dict[int, list[str]]) -> None:
     """Notes the roles of objects and their other names, and adds the objects that hold no tensor."""
-    slots = {reference.slot for node in graph.nodes for reference in node.slots}
+    slots = slots_of(graph)
     branches: dict[int, Branch] = {0: root}
     above: dict[int, tuple[int, str]] = {}
     room = _MOST_OTHERS
@@ -172,14 +172,14 @@ def _add_objects(root: Branch, graph: ObjectGraph, roles: dict[int, str], others
         )
         for name, child in node.children:
             if child not in branches:
-                branches[child] = branch.below.setdefault(escape(name), Branch())
-                above[child] = number, escape(name)
+                branches[child] = branch.below.setdefault(name, Branch())
+                above[child] = number, name
                 queue.append(child)
                 continue
             known = others.setdefault(id(branches[child]), [])
             if len(known) < _MOST_OTHERS_EACH and room:
                 room -= 1
-                known.append("/".join([*_path(above, number), escape(name)]))
+                known.append("/".join([*_path(above, number), name]))
 
 
 def _path(above: dict[int, tuple[int, str]], number: int) -> list[str]:

@@ -55,7 +55,7 @@ class Changes {
     const { movement } = model.data;
     const at = model.moved.get(place);
     const relative = movement.relative[this.pair][at];
-    const share = element("span", { class: "share" }, element("div"));
+    const share = element("span", { class: "share wide-only" }, element("div"));
     // from a millionth to the whole norm, in powers of ten
     const tall = relative === "infinite" ? 1 : relative === "text" ? 0 : Math.max(0.02, Math.min(1, 1 + Math.log10(Math.max(relative, 1e-6)) / 6));
     share.firstChild.style.width = `${100 * tall}%`;
@@ -64,7 +64,7 @@ class Changes {
     const chart = element("span", { class: "wide-only" }, spark(movement.norms.map((column) => column[at])));
     const spec = element("span", { class: "number spec wide-only", text: model.spec(place) });
     spec.style.width = "130px";
-    made.append(element("span", { class: `dot role-${model.role(model.rowOf[place])}` }), nameElement(model.name(place)), spec, chart, share, amount);
+    made.append(element("span", { class: `dot role-${model.role(model.rowOf[place])}` }), nameElement(model.name(place, true), model.name(place)), spec, chart, share, amount);
   }
 
   structure(pair) {

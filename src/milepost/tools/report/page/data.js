@@ -45,6 +45,8 @@ class Model {
         this.alarms[parent] += this.alarms[row];
       }
     }
+    const owners = data.outline.name.filter((name) => name.startsWith(MARKER)).map((name) => name.slice(MARKER.length, name.lastIndexOf("/")));
+    this.hasOneOwner = new Set(owners).size === 1;
     this.moved = new Map(data.movement.tensor.map((place, at) => [place, at]));
     this.top = this.childrenOf(-1);
     this.total = data.checkpoints[data.checkpoints.length - 1].bytes;
@@ -72,7 +74,15 @@ class Model {
       const parts = name.slice(MARKER.length).split("/");
       return `${parts.pop()} (slot of ${parts.join("/")})`;
     }
-    return name.startsWith(ATTRIBUTES) ? name.slice(ATTRIBUTES.length) : name;
+    if (name.startsWith(ATTRIBUTES)) return name.slice(ATTRIBUTES.length);
+    // a name of spaces, or of none, would not be seen
+    return name.trim() ? name : `'${name}'`;
+  }
+
+  // The same where there is little room: if there is one optimizer, its slot variables do not each name it.
+  shortLabel(row) {
+    const name = this.data.outline.name[row];
+    return this.hasOneOwner && name.startsWith(MARKER) ? name.slice(name.lastIndexOf("/") + 1) : this.label(row);
   }
 
   path(row) {
@@ -87,13 +97,13 @@ class Model {
   }
 
   // The name of a tensor as lists have it: what comes at the end of each alike is left out.
-  name(place) {
+  name(place, isShort = false) {
     const row = this.rowOf[place];
     const above = this.parent[row];
     const isPlain = !/^\.(OPTIMIZER_SLOT|ATTRIBUTES)\//.test(this.data.outline.name[row]);
     // names of a file of another library may hold dots and slashes
     if (this.data.outline.suffix === "" && this.data.outline.keys[row] !== undefined) return this.data.outline.keys[row];
-    return isPlain || above < 0 ? this.path(row) : `${this.path(above)} · ${this.label(row)}`;
+    return isPlain || above < 0 ? this.path(row) : `${this.path(above)} · ${isShort ? this.shortLabel(row) : this.label(row)}`;
   }
 
   // All names in small letters, to search in; made when they are first asked for.

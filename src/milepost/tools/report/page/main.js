@@ -52,10 +52,14 @@ async function main() {
   const panel = new TensorPanel(model);
   const state = {
     chosen: -1,
-    select(place, follows) {
+    show(place, follows) {
       state.chosen = place;
       panel.show(place);
       for (const view of views) view.choose(place, follows);
+    },
+    select(place, follows) {
+      state.show(place, follows);
+      panel.open();
     },
   };
   overview(model, state);
@@ -67,8 +71,7 @@ async function main() {
   picture.open = model.data.outline.objects <= 40 && innerWidth > 640;
   // beside the lists is room for one tensor: the first that something is wrong with, or else the largest
   const first = firstOf(model);
-  if (first >= 0) state.select(first, false);
-  document.body.classList.remove("has-tensor");
+  if (first >= 0) state.show(first, false);
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") panel.close();
     const isTyping = ["INPUT", "SELECT", "TEXTAREA"].includes(document.activeElement?.tagName);

@@ -28,7 +28,14 @@ class TensorPanel {
     parts.push(element("h3", { text: "Its values, on a command line" }), element("code", { text: `milepost show ${quoted(data.checkpoints[data.checkpoints.length - 1].path)} ${quoted(key)}` }));
     this.place.replaceChildren(...parts);
     this.place.scrollTop = 0;
+  }
+
+  // Where there is no room beside the lists, it covers them. So it takes the focus, and gives it back when it closes.
+  open() {
     document.body.classList.add("has-tensor");
+    if (getComputedStyle(this.place).position !== "fixed") return;
+    if (!this.place.contains(document.activeElement)) this.before = document.activeElement;
+    this.place.focus({ preventScroll: true });
   }
 
   values(place) {
@@ -87,7 +94,9 @@ class TensorPanel {
   }
 
   close() {
+    const hadFocus = this.place.contains(document.activeElement);
     document.body.classList.remove("has-tensor");
+    if (hadFocus) this.before?.focus({ preventScroll: true });
   }
 }
 

@@ -85,7 +85,7 @@ class TensorTable {
     const { model } = this;
     for (const [name, , kind] of this.columns) {
       if (name === "name") {
-        made.append(element("span", { class: `dot role-${model.role(model.rowOf[place])}` }), nameElement(model.name(place)));
+        made.append(element("span", { class: `dot role-${model.role(model.rowOf[place])}` }), nameElement(model.name(place, true), model.name(place)));
         if (model.isAlarming(place)) made.append(element("span", { class: "bad", text: "!", title: "NaN, infinity or damage" }));
         continue;
       }

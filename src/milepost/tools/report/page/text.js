@@ -37,6 +37,11 @@ function percent(part) {
   return part === 0 ? "0 %" : part < 0.001 ? "< 0.1 %" : `${(part * 100).toFixed(1)} %`;
 }
 
+// The beginning of a text that is too long. A letter that takes two units of UTF-16 is not halved.
+function cut(text, most) {
+  return `${Array.from(text).slice(0, most - 1).join("").replace(/[ …]+$/, "")}…`;
+}
+
 // An element. `properties` has `class`, `text`, and attributes by their names.
 function element(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children);
@@ -62,8 +67,8 @@ function byId(id) {
 }
 
 // A long name whose end is what matters: the beginning is cut off where it does not fit.
-function nameElement(text) {
-  return element("span", { class: "name end", title: text }, element("bdi", { text }));
+function nameElement(text, title) {
+  return element("span", { class: "name end", title }, element("bdi", { text }));
 }
 
 function later(action, wait = 120) {

@@ -84,7 +84,8 @@ class ObjectTree {
     made.setAttribute("aria-level", depth[row] + 1);
     if (model.hasChildren(row)) made.setAttribute("aria-expanded", String(isOpen));
     const indent = element("span", { class: "twisty", text: model.hasChildren(row) ? (isOpen ? "▾" : "▸") : "" });
-    indent.style.marginLeft = `${Math.min(depth[row], 20) * 14}px`;
+    // of a deep object, room is left for its name
+    indent.style.marginLeft = `min(${depth[row] * 14}px, 25%)`;
     const alarm = model.alarms[row] ? element("span", { class: "bad", text: "!", title: "NaN, infinity or damage" }) : null;
     const what = place >= 0 ? model.spec(place) : model.held[row] ? `${plural(model.held[row], "tensor")}` : "no tensors";
     const share = element("span", { class: "share wide-only" }, element("div"));

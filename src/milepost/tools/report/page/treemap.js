@@ -144,7 +144,7 @@ class Treemap {
   box(part, { x, y, w, h }, above, siblings) {
     const { model } = this;
     let { row } = part;
-    let name = part.rest ? this.range(part.rest) : model.label(row);
+    let name = part.rest ? this.range(part.rest) : model.shortLabel(row);
     // a chain of objects that hold one other each is one box
     while (!part.rest && !part.isOwn && model.data.outline.tensor[row] < 0) {
       const below = model.childrenOf(row).filter((child) => model.size[child] > 0);
@@ -178,7 +178,7 @@ class Treemap {
     });
     if (hasStrip) {
       const size = ` · ${bytes(part.size)}`;
-      const full = name.length + size.length <= letters ? name + size : name.length <= letters ? name : `${name.slice(0, letters - 1)}…`;
+      const full = name.length + size.length <= letters ? name + size : name.length <= letters ? name : cut(name, letters);
       node.append(drawing("text", { x: (x + 4).toFixed(1), y: (y + 12.5).toFixed(1), text: full }));
     }
     if (isOpen) [entry.first] = this.fill(node, row, { x: x + 2, y: y + STRIP, w: w - 4, h: h - STRIP - 2 }, entry);
@@ -193,7 +193,7 @@ class Treemap {
 
   range(parts) {
     const { model } = this;
-    return `${model.label(parts[0].row)} … ${model.label(parts[parts.length - 1].row)}`;
+    return `${model.shortLabel(parts[0].row)} … ${model.shortLabel(parts[parts.length - 1].row)}`;
   }
 
   look(row, only = null) {

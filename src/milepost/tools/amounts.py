@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _AGES: Final = ((86_400 * 2, 86_400, "d"), (3600 * 2, 3600, "h"), (60 * 2, 60, "min"))
 
 
+@functools.lru_cache(maxsize=1024)  # most of very many tensors have one of a few sizes
 def size(count: int) -> str:
     """A number of bytes, with a unit.
 

@@ -19,7 +19,7 @@ from milepost.collector import collection_paused
 from milepost.engine.load import nones_of
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError
 from milepost.foreign import ForeignReader
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, unescape
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, unescape
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.tensor import DType, TensorSpec
 from milepost.tools.names import typed
@@ -287,7 +287,9 @@ def steps_of(key: str) -> Sequence[str]:
         ['net', 'a/b']
     """
     path, marker, local = key.partition(ATTRIBUTES)
-    rest = [] if not marker or local == "VARIABLE_VALUE" else [f".ATTRIBUTES/{local}"]
+    if "." not in path and (not marker or local == VARIABLE_VALUE):
+        return path.split("/")  # what most keys are: nothing is escaped, and no slot has such a path
+    rest = [] if not marker or local == VARIABLE_VALUE else [f".ATTRIBUTES/{local}"]
     path, slot, tail = path.partition(SLOT)
-    names = map(unescape, path.split("/")) if marker else re.split(r"[/.]", path)
+    names = map(unescape, path.split("/")) if marker else path.replace("/", ".").split(".")
     return [*names, *([f".OPTIMIZER_SLOT/{tail}"] if slot else []), *rest]

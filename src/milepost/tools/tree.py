@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from milepost.collector import collection_paused
 from milepost.tools.tensors import Row, steps_of
@@ -26,8 +27,7 @@ class Branch:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of a printed tree.
 
     Attributes:
@@ -51,18 +51,21 @@ class Line:
 def tree_of(rows: Iterable[Row]) -> Branch:
     """Makes the tree of some tensors."""
     root = Branch()
+    made: list[tuple[Branch, Branch]] = []
     for row in rows:
         branch = root
-        branch.count += 1
-        branch.size += row.size
         for step in steps_of(row.key):
             below = branch.below.get(step)
             if below is None:
                 below = branch.below[step] = Branch()
+                made.append((branch, below))
             branch = below
-            branch.count += 1
-            branch.size += row.size
+        branch.count += 1
+        branch.size += row.size
         branch.row = row
+    for above, branch in reversed(made):  # each was made after the one above it
+        above.count += branch.count
+        above.size += branch.size
     return root
 
 

@@ -31,11 +31,10 @@ from milepost.tools.terminal import (
     print_json,
     progress,
     shown,
-    table,
     table_of_columns,
     terminal_width,
 )
-from milepost.tools.tree import folded, tree_of
+from milepost.tools.tree import Line, folded, tree_of
 
 _MOST_LINES: Final = 200
 """Lines of a tree on a terminal. Deeper levels are folded."""
@@ -152,23 +151,22 @@ def _print_rows(reader: BundleReader, rows: list[Row], options: argparse.Namespa
     tree = tree_of(rows)
     lines = folded(tree, options.depth, _MOST_LINES if is_terminal else None)
     names = [
-        [
-            nameless(reader)
-            if each.row is not None and each.row.key == ROOT
-            else f"{'  ' * each.depth}{named(each.name)}"
-        ]
+        nameless(reader) if each.row is not None and each.row.key == ROOT else f"{'  ' * each.depth}{named(each.name)}"
         for each in lines
     ]
-    cells = []
-    for name, each in zip(names, lines, strict=True):
-        row = each.row
-        what = row.spec if row is not None else f"({amounts.plural(each.count, 'tensor')})" if each.is_folded else ""
-        where = [_shard(row) if row is not None else ""] if has_shards else []
-        is_counted = row is not None or each.is_folded
-        cells.append([*name, what, amounts.size(each.size) if is_counted else "", *where])
-    table([Column("NAME", style="cyan", folds=True), *columns], cells)
+    specs = [_what(each) for each in lines]
+    sizes = [amounts.size(each.size) if each.row is not None or each.is_folded else "" for each in lines]
+    shards = [[_shard(each.row) if each.row is not None else "" for each in lines]] if has_shards else []
+    table_of_columns([Column("NAME", style="cyan", folds=True), *columns], [names, specs, sizes, *shards])
     if any(each.is_folded for each in lines) and options.depth is None:
         note("deeper levels are folded; --depth N or --flat shows more")
+
+
+def _what(line_of_tree: Line) -> str:
+    """The cell of a line of a tree that says what is there."""
+    if line_of_tree.row is not None:
+        return line_of_tree.row.spec
+    return f"({amounts.plural(line_of_tree.count, 'tensor')})" if line_of_tree.is_folded else ""
 
 
 def _shard(row: Row) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from milepost.collector import collection_paused
 from milepost.tools.tensors import Row, steps_of
@@ -27,7 +26,8 @@ class Branch:
     size: int = 0
 
 
-class Line(NamedTuple):
+@dataclass(slots=True)
+class Line:
     """A line of a printed tree.
 
     Attributes:

@@ -15,8 +15,8 @@ Source: NumPy 2.4, ``numpy/lib/_format_impl.py``; `zip_directory` describes the 
 from __future__ import annotations
 
 import ast
+import functools
 import math
-import struct
 import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -27,11 +27,12 @@ from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.kinds import first_record
+from milepost.foreign.near_reads import NearReads
 from milepost.foreign.nested import nested
 from milepost.foreign.opaque import OBJECT_ARRAY, Opaque
 from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
-from milepost.foreign.zip_directory import DEFLATED, LOCAL_HEADER, STORED, Archive, ZipRecord, read_directory
+from milepost.foreign.zip_directory import DEFLATED, STORED, Archive, ZipRecord, start_of
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
@@ -43,6 +44,12 @@ _MOST_EXPANDED: Final = 1100
 _SMALL: Final = 1 << 20
 """The most bytes of an array to which this limit does not apply."""
 _DEEPEST: Final = 90
+_USUAL: Final = 256
+"""The bytes that are looked at first for a header. NumPy writes 128, if the shape has fewer than some ten dimensions."""
+_BLOCK: Final = 4096
+"""Bytes of the file that are read at once for headers. A system reads as many from a disk for one header."""
+_MOST_FORMS: Final = 256
+"""How many headers are remembered. Most arrays of a file have one of a few."""
 
 
 class Place(NamedTuple):
@@ -78,21 +85,24 @@ class NpzFile:
     """An open archive of arrays; see `ForeignFile`.
 
     Args:
-        file: The file, which is closed if it cannot be read.
+        archive: The file, which is closed if it cannot be read.
     """
 
     dotted = False
     kind = ""
     library = "NumPy"
 
-    def __init__(self, file: ReadableFile) -> None:
+    def __init__(self, archive: Archive) -> None:
+        file = archive.file
         self.path = file.path
         self.paths = [file.path]
         self._file = file
         self._checked: set[int] = set()
+        self._near = NearReads(file, _BLOCK)
+        self._form = functools.lru_cache(maxsize=_MOST_FORMS)(_form)
         try:
             self.tree = _tree(
-                {name.removesuffix(_ENDING): self._described(name, each) for name, each in self._records()}
+                {name.removesuffix(_ENDING): self._described(name, each) for name, each in _records(archive)}
             )
         except MilepostError as error:
             file.close()
@@ -138,17 +148,6 @@ class NpzFile:
     def close(self) -> None:
         self._file.close()
 
-    def _records(self) -> Iterator[tuple[str, ZipRecord]]:
-        try:
-            yield from read_directory(self._file).items()
-        except CorruptCheckpointError as error:
-            raise CorruptCheckpointError(
-                "the .npz file is cut off or damaged: its directory is missing or wrong",
-                expected=error.expected,
-                found=error.found,
-                remedy="copy or download it again",
-            ) from None
-
     def _described(self, name: str, record: ZipRecord) -> Any:
         try:
             return self._array(record)
@@ -163,8 +162,7 @@ class NpzFile:
                 found="encrypted" if record.is_encrypted else f"method {record.method}",
                 remedy="write the file again with numpy.savez",
             )
-        lengths = struct.unpack("<HH", self._file.read(record.offset, LOCAL_HEADER)[-4:])
-        start = record.offset + LOCAL_HEADER + sum(lengths)
+        start = start_of(record, self._near)
         if start + record.stored > self._file.size:
             raise CorruptCheckpointError(
                 "the .npz file is truncated", expected=f"{start + record.stored} bytes or more"
@@ -175,32 +173,41 @@ class NpzFile:
                 expected=f"at most {_MOST_EXPANDED} times {record.stored} bytes",
                 found=record.size,
             )
-        beginning = b""
-        for chunk in self._content(record, start):
-            beginning += bytes(chunk[: _LONGEST + 16])
-            if len(beginning) >= min(record.size, _LONGEST + 16):
-                break
-        described, header = _header(beginning)
-        found, shape, fortran = _parsed(described)
+        described, header = _header(self._beginning(record, start))
+        form = self._form(described)
+        found, shape = form.dtype, form.shape
         if found.hasobject:
             return Opaque(OBJECT_ARRAY, sealed=True)
-        if math.prod(shape) * found.itemsize != record.size - header:
+        if form.nbytes != record.size - header:
             raise CorruptCheckpointError(
                 "a .npy header does not fit the bytes that follow it",
-                expected=f"{math.prod(shape) * found.itemsize} bytes for {found} of shape {shape}",
+                expected=f"{form.nbytes} bytes for {found} of shape {shape}",
                 found=record.size - header,
             )
         if found.kind in "SU":
-            return self._texts(Place(record, start, header, swapped=False, fortran=fortran), found, shape)
-        if found.kind not in "biufc":
+            return self._texts(Place(record, start, header, swapped=False, fortran=form.fortran), found, shape)
+        if form.spec is None:
             raise UnsupportedError(
                 "milepost does not read this element type of NumPy",
                 expected="numbers, truth values or text",
                 found=f"{found!s:.80}",
                 remedy="load the file with numpy.load, and save a view of the array with a type of NumPy's own",
             )
-        spec = TensorSpec(DType.of(found.newbyteorder("=")), shape)
-        return Stored(spec, Place(record, start, header, not found.isnative, fortran and len(shape) > 1))
+        return Stored(form.spec, Place(record, start, header, not found.isnative, form.fortran and len(shape) > 1))
+
+    def _beginning(self, record: ZipRecord, start: int) -> bytes:
+        """The first bytes of a record, among them the header."""
+        most = min(record.size, _LONGEST + 16)
+        if record.method == STORED:
+            beginning = self._near.read(start, min(most, _USUAL)).tobytes()
+            is_whole = len(beginning) == most or _end_of_header(beginning) <= len(beginning)
+            return beginning if is_whole else self._near.read(start, most).tobytes()
+        beginning = b""
+        for chunk in self._content(record, start):
+            beginning += bytes(chunk[: _LONGEST + 16])
+            if len(beginning) >= most:
+                break
+        return beginning
 
     def _texts(self, place: Place, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         """An array of text. Files have few and small ones, so it is read at once."""
@@ -255,18 +262,62 @@ class NpzFile:
             raise CorruptCheckpointError("a record of the .npz file is shorter than its directory says")
 
 
+def _records(archive: Archive) -> Iterator[tuple[str, ZipRecord]]:
+    try:
+        yield from archive.records.items()
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(
+            "the .npz file is cut off or damaged: its directory is missing or wrong",
+            expected=error.expected,
+            found=error.found,
+            remedy="copy or download it again",
+        ) from None
+
+
+class _Form(NamedTuple):
+    """What arrays of one header have in common.
+
+    Attributes:
+        dtype: The element type.
+        shape: The shape.
+        fortran: Whether the first index changes fastest.
+        nbytes: The bytes of all elements.
+        spec: The element type and shape in milepost; None if it reads no such arrays.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    nbytes: int
+    spec: TensorSpec | None
+
+
+def _form(header: bytes) -> _Form:
+    dtype, shape, fortran = _parsed(header)
+    spec = TensorSpec(DType.of(dtype.newbyteorder("=")), shape) if dtype.kind in "biufc" else None
+    return _Form(dtype, shape, fortran, math.prod(shape) * dtype.itemsize, spec)
+
+
+def _end_of_header(data: bytes) -> int:
+    """Where the elements begin; 0 if this is no header."""
+    if data[:6] != _MAGIC or len(data) < 12 or data[6] not in (1, 2, 3):
+        return 0
+    width = 2 if data[6] == 1 else 4
+    return 8 + width + int.from_bytes(data[8 : 8 + width], "little")
+
+
 def _header(data: bytes) -> tuple[bytes, int]:
     """The header of a ``.npy`` file, and where the elements begin."""
-    if data[:6] != _MAGIC or len(data) < 12 or data[6] not in (1, 2, 3):
+    end = _end_of_header(data)
+    if not end:
         raise CorruptCheckpointError("a record of the .npz file is not a .npy file", found=data[:8].hex(" "))
-    width = 2 if data[6] == 1 else 4
-    length = int.from_bytes(data[8 : 8 + width], "little")
-    end = 8 + width + length
+    begin = 10 if data[6] == 1 else 12
+    length = end - begin
     if length > _LONGEST or end > len(data):
         raise CorruptCheckpointError(
             "a .npy header is cut off, or too long", expected=f"at most {_LONGEST} bytes", found=length
         )
-    return data[8 + width : end], end
+    return data[begin:end], end
 
 
 def _parsed(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
@@ -283,6 +334,8 @@ def _parsed(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
 
 def _tree(arrays: dict[str, Any]) -> dict[str, Any]:
     """The arrays as nested dicts, by the levels of their names. If one array would be below another, they are one dict by whole names."""
+    if not any("/" in name for name in arrays):
+        return arrays
     levels = {name: tuple(name.split("/")) for name in arrays}
     if any(not all(each) or len(each) > _DEEPEST for each in levels.values()):
         return arrays

@@ -109,7 +109,7 @@ def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
         if torch_archive.looks_like(archive):
             return torch_archive.TorchArchive(archive)
         if npz_files.looks_like(archive):
-            return npz_files.NpzFile(file)
+            return npz_files.NpzFile(archive)
         if torch_legacy.looks_like(file):
             return torch_legacy.LegacyTorchFile(file)
         if safetensors.looks_like(file):

@@ -15,13 +15,19 @@ Source: the opcodes' descriptions in Python's ``pickletools``.
 from __future__ import annotations
 
 import codecs
+import functools
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, Final
 
+import numpy as np
+
+from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.byte_stream import F64, I32, U8, U16, U32, U64, ByteStream
 from milepost.foreign.opaque import Name, Opaque
+from milepost.foreign.pickled_runs import run_at, values_of
 from milepost.plain_state.keys import KeyCheck
 
 _LONGEST_NUMBER: Final = 1 << 10
@@ -36,6 +42,9 @@ _LONGEST_KEY: Final = 100
 """The most members of a tuple or frozen set that is a key. Its hash is computed at each use."""
 _MOST_COPIED: Final = 64 << 20
 """How many elements calls may copy in addition to eight times the length of the stream. A few bytes can call for a large copy."""
+_SIZED: Final = (tuple, dict, str, bytes, bytearray, list, set, frozenset)
+_OF_DAMAGE: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError, struct.error, RecursionError)
+"""What instructions raise whose operands do not fit. This never happens in an intact stream."""
 
 
 Call = Callable[[Name, tuple[Any, ...]], Any]
@@ -68,6 +77,25 @@ def as_keys(keys: Iterable[Any], check: KeyCheck) -> list[Any]:
         made.append(key)
     check.add(made)
     return made
+
+
+def _elements_of(values: Sequence[Any]) -> int:
+    """How many elements those of some values have that are containers."""
+    kinds = {*map(type, values)}
+    sized = {*filter(_is_sized, kinds)}
+    if sized == kinds:
+        return sum(map(len, values))
+    return sum(len(each) for each in values if type(each) in sized)
+
+
+@functools.cache
+def _is_sized(kind: type) -> bool:
+    return issubclass(kind, _SIZED)
+
+
+@functools.cache
+def _is_opaque(kind: type) -> bool:
+    return issubclass(kind, Opaque)
 
 
 class _Mark:
@@ -116,16 +144,7 @@ class PickledData(ByteStream):
             return _Machine(self).run()
         except MilepostError:
             raise
-        except (
-            LookupError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            OverflowError,
-            struct.error,
-            RecursionError,
-        ) as error:
-            # An operand does not fit its instruction. This never happens in an intact stream.
+        except _OF_DAMAGE as error:
             raise CorruptCheckpointError(
                 f"the pickled data is damaged at byte {self.position}",
                 found="tuples inside each other, too many levels deep"
@@ -197,6 +216,8 @@ class _Machine:
                 marks.append(len(stack))
                 stack.append(_MARK)
                 position += 1
+                if data[position] == _TEXT:
+                    position = self._carry_out_run(position)
             elif code == _TEXT:
                 start = position + 5
                 end = start + long(data, position + 1)[0]
@@ -232,6 +253,43 @@ class _Machine:
                 handler(self)
                 position = stream.position
         stream.position = position
+
+    def _carry_out_run(self, position: int) -> int:
+        """Carries out the instructions of a run of tensors together.
+
+        Returns:
+            Where the run ends. Where it begins, if there is none, or if one of its instructions is to fail or is unusual: then nothing has
+            changed, and they are carried out one by one.
+        """
+        run = run_at(self._in.data, position)
+        if run is None or not self._are_next(run.numbers()):
+            return position
+        try:
+            made = values_of(run, self._pushed, self._in.resolve, self._in.call)
+        except (MilepostError, *_OF_DAMAGE):
+            return position
+        copied = sum(map(_elements_of, made.arguments_of_calls()))
+        if made.cost() > self._may_make or copied > self._may_copy or any(map(_is_opaque, made.kinds())):
+            return position
+        self._may_make -= made.cost()
+        self._may_copy -= copied
+        self._memo += made.remembered(run)
+        self._stack += chain.from_iterable(zip(run.names, made.tensors, strict=True))
+        return run.end
+
+    def _are_next(self, numbers: Column) -> bool:
+        """Whether values of these numbers may be remembered after all that are."""
+        first = len(self._memo)
+        following = np.arange(first, first + len(numbers))
+        return not self._others and first + len(numbers) <= self._most_memo and np.array_equal(numbers, following)
+
+    def _pushed(self, piece: bytes) -> list[Any]:
+        """What some instructions push that take nothing from the stack."""
+        machine = _Machine(PickledData(piece, self._in.name, self._in.call, self._in.build, self._in.resolve))
+        machine._memo, stream = self._memo, machine._in
+        while stream.position < len(piece):
+            _HANDLERS[stream.byte()](machine)
+        return machine._stack
 
     def _pop(self) -> Any:
         value = self._stack.pop()
@@ -337,9 +395,7 @@ class _Machine:
         self._push(built)
 
     def _count(self, copied: tuple[Any, ...]) -> None:
-        for each in copied:
-            if type(each) not in _UNSIZED and isinstance(each, _SIZED):
-                self._may_copy -= len(each)
+        self._may_copy -= _elements_of(copied)
         if self._may_copy < 0:
             raise ValueError("calls that copy far more than the stream holds")
 
@@ -475,9 +531,6 @@ def _pushes(value: Any) -> Callable[[_Machine], None]:
     return lambda machine: machine._stack.append(value)
 
 
-_SIZED: Final = (tuple, dict, str, bytes, bytearray, list, set, frozenset)
-_UNSIZED: Final = frozenset({int, bool, float, type(None)})
-"""What is most often an argument, and needs no slower look."""
 _STOP: Final = ord(".")
 _LONG_PUT, _PUT, _GET, _BYTE, _SET_MARK, _TEXT = b"rqhK(X"
 _TUPLE, _TUPLE_OF_ONE, _FALSE, _NO_MEMBERS = b"t\x85\x89)"

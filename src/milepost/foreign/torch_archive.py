@@ -11,7 +11,6 @@ Source: PyTorch 2.13, ``torch/serialization.py``.
 
 from __future__ import annotations
 
-import struct
 import sys
 import zlib
 from typing import Any, Final
@@ -20,17 +19,16 @@ from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import rebuilt
 from milepost.foreign.kinds import first_record
+from milepost.foreign.near_reads import NearReads
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
 from milepost.foreign.torch_tensors import storage_of
-from milepost.foreign.zip_directory import LOCAL_HEADER, Archive, ZipRecord
+from milepost.foreign.zip_directory import Archive, start_of
 from milepost.storage import ReadableFile
 
 _DATA: Final = "data.pkl"
-_LENGTHS: Final = struct.Struct("<HH")
-"""The end of a local header: the lengths of the name and of the extra field after it."""
 _BLOCK: Final = 4096
 """Bytes of the file that are read at once for headers. A system reads as many from a disk for one header."""
 _OTHERS: Final = (".npy", ".json", ".xml", ".txt", ".md")
@@ -66,7 +64,7 @@ class TorchArchive:
         self.paths = [file.path]
         self._file = file
         self._label = label
-        self._headers = _Headers(file)
+        self._headers = NearReads(file, _BLOCK)
         try:
             entries = self._entries = archive.records
             found = next((name for name in entries if name.endswith(f"/{_DATA}")), None)
@@ -135,7 +133,7 @@ class TorchArchive:
                 found=f"{name!r:.80}",
                 remedy="use the file that torch.save wrote, not a repacked copy",
             )
-        return Record(self._headers.end(info), info.size, info.crc)
+        return Record(start_of(info, self._headers), info.size, info.crc)
 
     def _read(self, name: str) -> bytes:
         """Reads a whole record, and verifies its checksum."""
@@ -145,26 +143,3 @@ class TorchArchive:
         if record.crc not in (UNKNOWN, crc := zlib.crc32(data)):
             raise wrong_checksum(record, crc)
         return data
-
-
-class _Headers:
-    """Finds where local headers end. Many are in one block that is read at once, if their records are small.
-
-    Args:
-        file: The archive.
-    """
-
-    def __init__(self, file: ReadableFile) -> None:
-        self._file = file
-        self._block = b""
-        self._start = 0
-
-    def end(self, record: ZipRecord) -> int:
-        """The position of the first byte of a record."""
-        at = record.offset - self._start
-        if not 0 <= at <= len(self._block) - LOCAL_HEADER:
-            self._start, at = record.offset, 0
-            size = max(LOCAL_HEADER, min(_BLOCK, self._file.size - self._start))
-            self._block = self._file.read(self._start, size)
-        name, extra = _LENGTHS.unpack_from(self._block, at + LOCAL_HEADER - _LENGTHS.size)
-        return int(record.offset + LOCAL_HEADER + name + extra)

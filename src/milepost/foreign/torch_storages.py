@@ -11,6 +11,7 @@ from milepost.bundle.counting import counter
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError
+from milepost.foreign.near_reads import NearReads
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import TorchStorage, View
 from milepost.storage import ReadableFile
@@ -61,7 +62,7 @@ class TorchStorages:
         self.records: dict[str, Record] = {}
         self._swapped = swapped
         self._checked: set[str] = set()
-        self._block = 0, b""
+        self._near = NearReads(file, _BLOCK)
 
     def add(self, storage: TorchStorage, record: Record | None) -> None:
         """Adds a storage.
@@ -96,26 +97,15 @@ class TorchStorages:
             return
         crc = 0
         if record.size <= _BLOCK:
-            crc = zlib.crc32(self._small(record))
+            if (count := counter()) is not None:
+                count(record.size)
+            crc = zlib.crc32(self._near.read(record.offset, record.size))
         else:
             for chunk in read_chunks(self.file, record.offset, record.size):
                 crc = zlib.crc32(chunk, crc)
         if crc != record.crc:
             raise wrong_checksum(record, crc).with_context(file=self.file.path)
         self._checked.add(view.storage.key)
-
-    def _small(self, record: Record) -> memoryview:
-        """The bytes of a record of at most a block. The block that begins with it is kept, since the next records may be in it."""
-        count = counter()
-        if count is not None:
-            count(record.size)
-        start, block = self._block
-        at = record.offset - start
-        if not 0 <= at <= len(block) - record.size:
-            start, at = record.offset, 0
-            block = self.file.read(start, max(record.size, min(_BLOCK, self.file.size - start)))
-            self._block = start, block
-        return memoryview(block)[at : at + record.size]
 
     def has_checksum(self, tensor: Stored) -> bool:
         """Whether the record of a tensor's storage has a checksum."""

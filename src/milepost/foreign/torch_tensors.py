@@ -8,17 +8,19 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign.opaque import Name
-from milepost.foreign.shapes import are_counts, is_count
+from milepost.foreign.shapes import MOST_DIMENSIONS, are_counts, is_count
 from milepost.foreign.stored import Stored, raw_bytes
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType, TensorSpec
 
 _MOST_REPEATED: Final = 64 << 20
 """The most bytes by which a tensor may exceed its storage, if one stored element is several elements of the tensor."""
+
+_INTEGERS: Final = {int}
 
 UNTYPED: Final = "UntypedStorage"
 """The class of storages without an element type."""
@@ -61,7 +63,7 @@ BYTES: Final = {"float8_e8m0fnu": 1, "complex32": 4, "bits8": 1, "bits16": 2}
 """Element types that TensorFlow has no number for, each with the bytes of one element."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # never changed, but not frozen: to make a frozen one takes twice as long
 class TorchStorage:
     """A storage of PyTorch: a run of bytes in a file that holds the elements of tensors.
 
@@ -85,7 +87,7 @@ class TorchStorage:
         return TorchStorage(self.key, self.dtype, length * width, self.start + first * width)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, as `TorchStorage` is not
 class View:
     """The elements of a storage that a tensor has.
 
@@ -189,30 +191,67 @@ def tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: An
         ValueError: The shape, the strides or the offset are impossible.
     """
     width = element_size(dtype)
-    if not (are_counts(size, tuple) and are_counts(stride, tuple) and is_count(offset)) or len(size) != len(stride):
+    layout = _layout_of(dtype, size, stride) if _is_short(size) and _is_short(stride) else None
+    if layout is None or not is_count(offset):
         raise ValueError("a tensor with an impossible shape")
-    count = math.prod(size)
-    last = offset
-    for length, step in zip(size, stride, strict=True):
-        last += (length - 1) * step
-    if count and (last + 1) * width > storage.nbytes:
+    first = offset * width
+    if layout.reach and first + layout.reach > storage.nbytes:
         raise CorruptCheckpointError(
             "a tensor reaches beyond its storage",
-            expected=f"at least {(last + 1) * width} bytes for a tensor of shape {tuple(size)}",
+            expected=f"at least {first + layout.reach} bytes for a tensor of shape {tuple(size)}",
             found=f"{storage.nbytes} bytes",
         )
-    if count * width > storage.nbytes + _MOST_REPEATED:
+    if layout.nbytes > storage.nbytes + _MOST_REPEATED:
         raise UnsupportedError(
             "this tensor has far more elements than are stored, because it repeats them",
             expected=f"at most {_MOST_REPEATED >> 20} MiB more than is stored",
             found=f"shape {tuple(size)}, of {storage.nbytes} stored bytes",
             remedy="save its contiguous() copy",
         )
-    shape = tuple(size)
-    spec, local = spec_of(dtype, shape)
-    in_order = count == 0 or _is_in_order(shape, stride)
+    return Stored(layout.spec, View(storage, storage.start + first, layout.strides), layout.local)
+
+
+def _is_short(value: Any) -> bool:
+    """Whether a value is a tuple of a few integers, which can be looked up in a cache. The hash of any other tuple may take very long."""
+    return isinstance(value, tuple) and len(value) <= MOST_DIMENSIONS and set(map(type, value)) <= _INTEGERS
+
+
+class _Layout(NamedTuple):
+    """What tensors of one element type, shape and strides have in common.
+
+    Attributes:
+        spec: The spec.
+        local: The local name.
+        reach: From the first byte of the first element to the end of the last one; 0 if there are no elements.
+        nbytes: The bytes of all elements.
+        strides: As in `View`.
+    """
+
+    spec: TensorSpec
+    local: str
+    reach: int
+    nbytes: int
+    strides: tuple[int, ...] | None
+
+
+@functools.lru_cache(maxsize=4096)
+def _layout_of(dtype: str, size: tuple[int, ...], stride: tuple[int, ...]) -> _Layout | None:
+    """The layout of tensors; None if it is impossible. Most tensors of a file have one of a few.
+
+    Args:
+        dtype: PyTorch's name of the element type.
+        size: The shape, of integers.
+        stride: The strides in elements.
+    """
+    width = element_size(dtype)
+    if not (are_counts(size, tuple) and are_counts(stride, tuple)) or len(size) != len(stride):
+        return None
+    count = math.prod(size)
+    last = sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    spec, local = spec_of(dtype, size)
+    in_order = count == 0 or _is_in_order(size, stride)
     strides = None if in_order else tuple(step * width for step in stride)
-    return Stored(spec, View(storage, storage.start + offset * width, strides), local)
+    return _Layout(spec, local, (last + 1) * width if count else 0, count * width, strides)
 
 
 def _is_in_order(size: tuple[int, ...], stride: Any) -> bool:

@@ -19,11 +19,15 @@ memory are in proportion to the size of the archive. Source: PKWARE's APPNOTE.TX
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.foreign.near_reads import NearReads
 from milepost.storage import ReadableFile
 
 MOST_RECORDS: Final = 500_000
@@ -34,9 +38,34 @@ BEGINNING: Final = b"PK\x03\x04"
 _END: Final = struct.Struct("<4s4H2LH")
 _LOCATOR: Final = struct.Struct("<4sLQL")
 _END64: Final = struct.Struct("<4sQ2H2L4Q")
-_ENTRY: Final = struct.Struct("<4s4HL3L5H2L")
+_ENTRY: Final = np.dtype(
+    [
+        ("signature", "<u4"),
+        ("versions", "<u2", 2),
+        ("flags", "<u2"),
+        ("method", "<u2"),
+        ("time", "<u4"),
+        ("crc", "<u4"),
+        ("stored", "<u4"),
+        ("size", "<u4"),
+        ("name_length", "<u2"),
+        ("extra_length", "<u2"),
+        ("comment_length", "<u2"),
+        ("disk", "<u2"),
+        ("attributes", "<u2"),
+        ("more_attributes", "<u4"),
+        ("offset", "<u4"),
+    ]
+)
+_SIGNATURE: Final = b"PK\1\2"
+_BEFORE_LENGTHS: Final = 28
+"""The bytes of an entry before the lengths of its name, extra field and comment."""
+_LENGTHS: Final = struct.Struct("<3H")
+_WIDE: Final = ("size", "stored", "offset")
+"""The fields that may be in the extra field, in its order."""
 LOCAL_HEADER: Final = 30
 """The bytes before the name of a record. The last four are the lengths of the name and the extra field."""
+_LENGTHS_AFTER: Final = struct.Struct(f"<{LOCAL_HEADER - 4}x2H")
 _LONGEST_COMMENT: Final = 0xFFFF
 _ALL_ONES: Final = 0xFFFFFFFF
 _IN_ZIP64: Final = 1
@@ -91,6 +120,12 @@ class Archive:
         return read_directory(self.file)
 
 
+def start_of(record: ZipRecord, reads: NearReads) -> int:
+    """The position of the first byte of a record, after its local header."""
+    name, extra = _LENGTHS_AFTER.unpack(reads.read(record.offset, LOCAL_HEADER))
+    return int(record.offset + LOCAL_HEADER + name + extra)
+
+
 def read_directory(file: ReadableFile) -> dict[str, ZipRecord]:
     """The records of an archive by name.
 
@@ -139,47 +174,71 @@ def _find(file: ReadableFile) -> tuple[int, int, int]:
 
 
 def _records(directory: bytes, count: int, limit: int) -> dict[str, ZipRecord]:
-    found: dict[str, ZipRecord] = {}
-    places: list[tuple[int, int]] = []
+    """The records that a directory lists. Very many are checked together, in columns."""
+    starts = _starts(directory, count)
+    begins = [start + _ENTRY.itemsize for start in starts]
+    entries = np.frombuffer(b"".join([directory[begin - _ENTRY.itemsize : begin] for begin in begins]), _ENTRY)
+    ends = (np.array(begins, np.int64) + entries["name_length"]).tolist()
+    names = _names(directory, begins, ends)
+    size, stored, offset = (entries[name].astype(np.uint64) for name in _WIDE)
+    is_wide = (size == _ALL_ONES) | (stored == _ALL_ONES) | (offset == _ALL_ONES)
+    for place in np.flatnonzero(is_wide).tolist():
+        extra = directory[ends[place] : ends[place] + entries["extra_length"][place]]
+        fields = (int(column[place]) for column in (size, stored, offset))
+        size[place], stored[place], offset[place] = _from_zip64(extra, *fields)
+    is_encrypted = entries["flags"] & _ENCRYPTED != 0
+    for place in np.flatnonzero((entries["method"] == STORED) & (size != stored) & ~is_encrypted)[:1].tolist():
+        raise _damaged(f"the record {names[place]!r:.80} has {size[place]} bytes, of which {stored[place]} are stored")
+    _check_places(offset, stored, entries["name_length"], limit)
+    columns = (offset, size, entries["crc"], stored, entries["method"], is_encrypted)
+    return dict(zip(names, map(ZipRecord, *(column.tolist() for column in columns)), strict=True))
+
+
+def _starts(directory: bytes, count: int) -> list[int]:
+    """Where the entries of a directory begin. Each tells where the next one does."""
+    starts = []
     position = 0
     for _ in range(count):
-        entry = _ENTRY.unpack_from(directory, position)
-        signature, _, _, flags, method, _, crc, stored, size, name_length, extra_length, comment, *_, offset = entry
-        begin = position + _ENTRY.size
-        position = begin + name_length + extra_length + comment
-        if signature != b"PK\1\2" or position > len(directory):
-            raise _damaged(f"no entry at byte {begin - _ENTRY.size} of its directory")
-        if _ALL_ONES in (size, stored, offset):
-            extra = directory[begin + name_length : begin + name_length + extra_length]
-            size, stored, offset = _from_zip64(extra, size, stored, offset)
-        try:
-            name = directory[begin : begin + name_length].decode()
-        except UnicodeDecodeError:
-            raise _damaged("a name that is not UTF-8") from None
-        if name in found:
-            raise _damaged(f"two records are called {name!r:.80}")
-        if method == STORED and size != stored and not flags & _ENCRYPTED:
-            raise _damaged(f"the record {name!r:.80} has {size} bytes, of which {stored} are stored")
-        found[name] = ZipRecord(offset, size, crc, stored, method, bool(flags & _ENCRYPTED))
-        places.append((offset, offset + LOCAL_HEADER + name_length + stored))
+        starts.append(position)
+        name, extra, comment = _LENGTHS.unpack_from(directory, position + _BEFORE_LENGTHS)
+        if not directory.startswith(_SIGNATURE, position):
+            raise _damaged(f"no entry at byte {position} of its directory")
+        position += _ENTRY.itemsize + name + extra + comment
     if position != len(directory):
         raise _damaged(f"{count} entries of {position} bytes in a directory of {len(directory)}")
-    _check_places(places, limit)
-    return found
+    return starts
 
 
-def _check_places(places: Iterable[tuple[int, int]], limit: int) -> None:
+def _names(directory: bytes, begins: Iterable[int], ends: Iterable[int]) -> list[str]:
+    """The names of records, of which no two have the same."""
+    try:
+        names = [directory[begin:end].decode() for begin, end in zip(begins, ends, strict=True)]
+    except UnicodeDecodeError:
+        raise _damaged("a name that is not UTF-8") from None
+    if len(set(names)) < len(names):
+        found = next(name for name, times in Counter(names).items() if times > 1)
+        raise _damaged(f"two records are called {found!r:.80}")
+    return names
+
+
+def _check_places(offset: Any, stored: Any, name_length: Any, limit: int) -> None:
     """Checks that records lie before the directory, and that no two of them share bytes.
 
     Args:
-        places: Where each record begins and ends.
+        offset: Where the local header of each begins.
+        stored: How many bytes each has in the file.
+        name_length: How many bytes its name has.
         limit: Where the directory begins.
     """
-    end = 0
-    for offset, after in sorted(places):
-        if offset < end or after > limit:
-            raise _damaged(f"a record from byte {offset} to byte {after} is not between {end} and {limit}")
-        end = after
+    # A record that begins after the limit, or is longer, is beyond it. So no sum is too large for its column.
+    is_beyond = (offset > limit) | (stored > limit)
+    after = np.where(is_beyond, limit + 1, offset + LOCAL_HEADER + name_length + stored)
+    order = np.lexsort((after, offset))
+    end = np.concatenate((np.zeros(1, np.uint64), after[order][:-1]))
+    for place in np.flatnonzero((offset[order] < end) | (after[order] > limit))[:1].tolist():
+        record = order[place]
+        last = int(offset[record]) + LOCAL_HEADER + int(name_length[record]) + int(stored[record])
+        raise _damaged(f"a record from byte {offset[record]} to byte {last} is not between {end[place]} and {limit}")
 
 
 def _from_zip64(extra: bytes, *fields: int) -> list[int]:

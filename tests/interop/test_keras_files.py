@@ -1,6 +1,7 @@
 """Files of Keras' own saving: read, restored into models, converted, and written so that Keras loads them."""
 
 import os
+import zipfile
 
 import numpy as np
 import pytest
@@ -224,9 +225,43 @@ def test_bfloat16(tmp_path):
     np.testing.assert_array_equal(fresh.get_weights()[0], net.get_weights()[0])
 
 
-def test_a_packed_archive_is_refused(saved, tmp_path):
-    import zipfile
+class TestDamagedArchive:
+    @pytest.fixture
+    def damaged(self, saved, tmp_path):
+        """A ``.keras`` file in which one bit of a weight differs."""
+        with zipfile.ZipFile(saved[0] / "m.keras") as archive:
+            record = archive.getinfo("model.weights.h5")
+            content = archive.read(record)
+        weight = saved[2][-1].tobytes()  # the second moments of a bias of the head
+        data = (saved[0] / "m.keras").read_bytes()
+        place = data.index(content) + content.index(weight)
+        path = tmp_path / "m.keras"
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        return path
 
+    def test_nothing_is_restored(self, damaged):
+        fresh = model()
+        before = fresh.get_weights()
+        with pytest.raises(milepost.CorruptCheckpointError, match="wrong checksum") as caught:
+            milepost.load_weights(fresh, damaged)
+        assert caught.value.file == str(damaged)
+        assert all(map(np.array_equal, before, fresh.get_weights()))
+
+    def test_verify_finds_it(self, damaged, capsys):
+        assert main(["verify", str(damaged)]) == 1
+        assert "wrong checksum" in capsys.readouterr().err
+
+    def test_an_intact_one_is_verified(self, saved, capsys):
+        assert main(["verify", str(saved[0] / "m.keras")]) == 0
+        assert "no checksums" not in capsys.readouterr().out
+
+    def test_a_value_of_it_is_not_shown(self, damaged, capsys):
+        key = next(iter(milepost.load_checkpoint(damaged).get_variable_to_shape_map()))
+        assert main(["cat", str(damaged), key, "-o", str(damaged) + ".npy"]) == 3
+        assert "wrong checksum" in capsys.readouterr().err
+
+
+def test_a_packed_archive_is_refused(saved, tmp_path):
     with (
         zipfile.ZipFile(saved[0] / "m.keras") as old,
         zipfile.ZipFile(tmp_path / "m.keras", "w", zipfile.ZIP_DEFLATED) as new,

@@ -7,23 +7,27 @@
                      optimizer_weights/<weight>           the attributes layer_names and weight_names give their order
     .keras       :=  a zip archive with model.weights.h5, not compressed, and config.json, which is not read
 
+The archive has a CRC-32 of all of model.weights.h5. It is compared once, before the first tensor is read.
+
 Names are those of the HDF5 file. `graph` finds the live variables, with the help of `milepost.adapters.keras.own_files`.
 Source: Keras 3.15, ``keras/src/saving/saving_lib.py`` and ``keras/src/legacy/saving/legacy_h5_format.py``.
 """
 
 from __future__ import annotations
 
-import struct
+import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from milepost.bundle.memory import Array
 from milepost.bundle.slices import Box, index_of
+from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.hdf5 import MAGIC, Hdf5File, Place
+from milepost.foreign.near_reads import NearReads
 from milepost.foreign.stored import Stored
 from milepost.foreign.windows import Window
-from milepost.foreign.zip_directory import LOCAL_HEADER, Archive, ZipRecord, read_directory
+from milepost.foreign.zip_directory import LOCAL_HEADER, Archive, ZipRecord, read_directory, start_of
 from milepost.storage import ReadableFile
 
 _MODEL: Final = "config.json"
@@ -60,7 +64,9 @@ class KerasFile:
         self.paths = [file.path]
         self._file = file
         try:
-            self._content = file if _begins_with(file, MAGIC) else _weights_of(file)
+            self._record = None if _begins_with(file, MAGIC) else _weights_of(file)
+            self._unchecked = self._record
+            self._content = file if self._record is None else Window(file, self._record.offset, self._record.size)
             self._hdf5 = Hdf5File(self._content)
         except MilepostError as error:
             file.close()
@@ -84,13 +90,28 @@ class KerasFile:
         return None if place.offset is None else (self._content, place.offset)
 
     def check(self, tensor: Stored) -> None:
-        """Does nothing: HDF5 verifies the checksums of chunks, if there are any, when it reads them."""
+        """Verifies the checksum of an archive. HDF5 verifies those of chunks, if there are any, when it reads them."""
+        record = self._unchecked
+        if record is None:
+            return
+        crc = 0
+        for chunk in read_chunks(self._file, record.offset, record.size):
+            crc = zlib.crc32(chunk, crc)
+        if crc != record.crc:
+            raise CorruptCheckpointError(
+                f"the weights in the .keras archive are damaged, somewhere from byte {record.offset} on: wrong checksum",
+                file=self.path,
+                expected=f"{record.crc:#010x}",
+                found=f"{crc:#010x}",
+            )
+        self._unchecked = None
 
     def has_checksum(self, tensor: Stored) -> bool:
-        return False
+        return self._record is not None
 
     def check_box(self, tensor: Stored, box: Box) -> None:
-        """Does nothing, for the reason that `check` gives."""
+        """Verifies the same as `check`, since the archive has no checksum of a part."""
+        self.check(tensor)
 
     def close(self) -> None:
         self._hdf5.close()
@@ -138,7 +159,15 @@ def _is_model(archive: Archive) -> bool:
     return _MODEL in names and any(name.startswith(_WEIGHTS) for name in names)
 
 
-def _weights_of(file: ReadableFile) -> ReadableFile:
+class Record(NamedTuple):
+    """Where the weights of a ``.keras`` archive are: the first byte, the number of bytes, and their CRC-32."""
+
+    offset: int
+    size: int
+    crc: int
+
+
+def _weights_of(file: ReadableFile) -> Record:
     """The weights in a ``.keras`` archive."""
     record: ZipRecord | None = read_directory(file).get(_HDF5)
     if record is None or not record.is_plain:
@@ -148,8 +177,7 @@ def _weights_of(file: ReadableFile) -> ReadableFile:
             found="a compressed record" if record is not None else "no such record",
             remedy="load it with keras.models.load_model(path), and save the model with milepost",
         )
-    lengths = struct.unpack("<HH", file.read(record.offset, LOCAL_HEADER)[-4:])
-    start = record.offset + LOCAL_HEADER + sum(lengths)
+    start = start_of(record, NearReads(file, LOCAL_HEADER))
     if start + record.size > file.size:
         raise CorruptCheckpointError("the .keras archive is truncated", expected=f"{start + record.size} bytes")
-    return Window(file, start, record.size)
+    return Record(start, record.size, record.crc)

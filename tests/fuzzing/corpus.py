@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
 import sys
@@ -71,6 +72,7 @@ def _steps(read: Callable[[bytes], object], data: bytes) -> set[_Step]:
         return step
 
     before = sys.gettrace()
+    gc.disable()  # finalizers of what was used before are no steps of this input
     sys.settrace(enter)
     try:
         with warnings.catch_warnings(), contextlib.suppress(MilepostError):
@@ -78,6 +80,7 @@ def _steps(read: Callable[[bytes], object], data: bytes) -> set[_Step]:
             read(data)
     finally:
         sys.settrace(before)
+        gc.enable()
     return found
 
 

@@ -98,6 +98,23 @@ def test_what_the_terminal_cannot_show_is_escaped(tmp_path):
     assert "\\u043a\\u043b\\u044e\\u0447/.ATTRIBUTES" in done.stdout
 
 
+def test_the_c_locale_is_no_reason_to_fail(tmp_path):
+    """Python's handler of errors in the C locale lets only escaped bytes pass."""
+    path = Checkpoint(größe=Variable(1.0), w=Variable(np.arange(4.0))).write(tmp_path / "ckpt")
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    listed = run("show", path, env=environment)
+    assert (listed.returncode, "gr\\xf6\\xdfe/.ATTRIBUTES" in listed.stdout) == (0, True), listed.stderr
+    tensor = run("show", path, "w", env=environment)
+    assert (tensor.returncode, "|#    " in tensor.stdout) == (0, True), tensor.stderr
+
+
+def test_a_warning_that_is_given_twice_is_shown_once(tmp_path):
+    series(tmp_path, [1.0])
+    (tmp_path / "checkpoint").unlink()
+    (tmp_path / "checkpoint").mkdir()
+    assert run("show", tmp_path).stderr.count("is a directory and not a state file") == 1
+
+
 def test_no_framework_and_no_drawing_is_imported(saved):
     """A list takes as long as the index takes to read."""
     heavy = ["rich", "torch", "tensorflow", "jax", "keras", "orbax", "safetensors", "h5py"]

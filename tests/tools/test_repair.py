@@ -9,7 +9,7 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointManager, Variable, get_checkpoint_state, latest_checkpoint
 from milepost.tools.cli import main
-from tests.tools.commands import contents, damage, data_of, json_of, output_of, series, truncate
+from tests.tools.commands import contents, damage, data_of, json_of, output_of, run, series, truncate
 
 TOKEN = "0123456789abcdef"
 
@@ -89,6 +89,26 @@ def test_a_malformed_state_file_is_made_anew(paths, tmp_path, capsys, text):
     assert "malformed" in repaired(tmp_path, capsys)["state_file"]
     assert latest_checkpoint(tmp_path) == paths[1]
     assert list(get_checkpoint_state(tmp_path).all_model_checkpoint_paths) == paths[:2]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_in_the_place_of_the_state_file_is_replaced(paths, tmp_path, capsys):
+    """Opening it to read would wait for a writer forever."""
+    (tmp_path / "checkpoint").unlink()
+    os.mkfifo(tmp_path / "checkpoint")
+    for command in ("ls", "verify"):
+        listed = run(command, tmp_path, timeout=60)
+        assert listed.returncode == 1
+        assert "found: not a regular file" in listed.stderr
+    assert "malformed" in repaired(tmp_path, capsys)["state_file"]
+    assert latest_checkpoint(tmp_path) == paths[-1]
+
+
+def test_a_directory_that_is_named_like_a_leftover_stays(paths, tmp_path, capsys):
+    name = f"ckpt-7.milepost-{TOKEN}.tmp"
+    (tmp_path / name).mkdir()
+    assert output_of(capsys, "repair", tmp_path).out == "nothing is to be repaired\n"
+    assert (tmp_path / name).is_dir()
 
 
 def test_a_lost_state_file_is_made_anew(paths, tmp_path, capsys):

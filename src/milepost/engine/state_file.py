@@ -14,7 +14,7 @@ from typing import Final
 from milepost.engine.commit import commit_file
 from milepost.engine.state_format import CheckpointState as CheckpointState  # which this module reads and writes
 from milepost.engine.state_format import check_encodable, format_state, not_understood, parse_state
-from milepost.errors import CheckpointNotFoundError, StateFileError, UnsupportedError, warn
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StateFileError, UnsupportedError, warn
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import checked, unchecked
 from milepost.storage.paths import (
@@ -101,7 +101,7 @@ def read_state_file(storage: Storage, directory: str, latest_filename: str | Non
     """The text of the state file of a directory. None if there is no state file.
 
     Raises:
-        StateFileError: The file is too large to be a state file.
+        StateFileError: It is too large to be a state file, or it is a named pipe or a device.
         StorageError: The file cannot be read.
     """
     path = _state_path(directory, latest_filename)
@@ -114,6 +114,8 @@ def read_state_file(storage: Storage, directory: str, latest_filename: str | Non
         file = storage.open(path)
     except CheckpointNotFoundError:
         return None
+    except CorruptCheckpointError as error:
+        raise not_understood(path, None, "a file", error.found or "something else") from None
     try:
         if file.size > _MOST_BYTES:
             raise not_understood(path, None, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes")

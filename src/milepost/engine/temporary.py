@@ -85,10 +85,10 @@ class Temporary(NamedTuple):
 
 
 def temporaries(storage: Storage, directory: str) -> list[Temporary]:
-    """The temporary files of all saves, running or dead, in a directory."""
+    """The temporary files of all saves, running or dead, in a directory. A directory of such a name is the work of others."""
     names = [name for name in storage.list(directory) if name.endswith(_ENDING)]
     found = (Temporary.parse(os.path.join(directory, name)) for name in names)
-    return [each for each in found if each is not None]
+    return [each for each in found if each is not None and not storage.is_directory(each.path)]
 
 
 def claims(storage: Storage, prefix: str) -> list[Temporary]:

@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from contextlib import closing
 from typing import Any, Final
 
 from milepost.coding.json_data import LONGEST, parse_json
 from milepost.coding.messagepack import MAP_BEGINNINGS
 from milepost.errors import CorruptCheckpointError, MilepostError
+from milepost.storage import LOCAL_STORAGE
 
 TREE: Final = "_METADATA"
 STEP: Final = "_CHECKPOINT_METADATA"
@@ -101,12 +103,8 @@ def read_json(path: str) -> Any:
         CorruptCheckpointError: It cannot be read, or is not JSON.
     """
     try:
-        with open(path, "rb") as file:
-            # Python takes the memory that it is told to read, however small the file is
-            size = os.fstat(file.fileno()).st_size
-            return parse_json(file.read(min(size, LONGEST) + 1), "a file of Orbax")
-    except OSError as error:
-        raise CorruptCheckpointError("a file of Orbax cannot be read", file=path, found=f"{error!s:.200}") from None
+        with closing(LOCAL_STORAGE.open(path)) as file:
+            return parse_json(file.read(0, min(file.size, LONGEST + 1)), "a file of Orbax")
     except MilepostError as error:
         raise error.with_context(file=path) from None
 
@@ -149,6 +147,6 @@ def _steps(path: str) -> list[str]:
 
 def _is_first_form(path: str) -> bool:
     """Whether the file `checkpoint` of a directory is a map in MessagePack, and so not a state file."""
-    with contextlib.suppress(OSError, ValueError), open(os.path.join(path, _AGGREGATED), "rb") as file:
-        return file.read(1) in MAP_BEGINNINGS
+    with contextlib.suppress(MilepostError), closing(LOCAL_STORAGE.open(os.path.join(path, _AGGREGATED))) as file:
+        return file.read(0, min(file.size, 1)) in MAP_BEGINNINGS
     return False

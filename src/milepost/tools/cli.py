@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", milepost.errors.MilepostWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _Shown()
             status: int = options.run(options)
             sys.stdout.flush()
     except milepost.MilepostError as error:
@@ -100,7 +100,7 @@ def parser(wanted: Sequence[str] = ()) -> argparse.ArgumentParser:
         description="Look at checkpoints, compare, verify and repair them: those of milepost and TensorFlow, and files of PyTorch, DCP, "
         "safetensors, Flax, Orbax, Keras and NumPy.",
         epilog="'milepost COMMAND --help' describes a command. The exit status is 0 for success, 1 if the answer is no (damaged, different, "
-        "not matched), 2 for wrong arguments, and 3 for an error.",
+        "not matched), 2 for wrong arguments, 3 for an error, and 128 + N if signal N ended it (141: the reader of a pipe has closed it).",
     )
     top.add_argument("--version", action="version", version=f"milepost {milepost.__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -143,9 +143,10 @@ def _meant(unknown: Sequence[str], known: Sequence[str]) -> str:
 
 
 def _escape_what_cannot_be_shown() -> None:
-    """Escapes characters that the terminal's encoding lacks, as on Windows, where they would otherwise raise an error."""
+    """Escapes characters that the encoding of the output lacks, which would otherwise raise an error. Windows has such encodings,
+    and the C locale."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")
 
 
@@ -163,6 +164,14 @@ def _discard_output() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    # Without the line of code, which does not help the user of a command.
-    warning(str(message))
+class _Shown:
+    """Shows each warning once, and without its line of code, which does not help the user of a command."""
+
+    def __init__(self) -> None:
+        self._texts: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        text = str(message)
+        if text not in self._texts:
+            self._texts.add(text)
+            warning(text)

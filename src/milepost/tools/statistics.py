@@ -20,7 +20,9 @@ from milepost.tools.histogram import Histogram
 
 _MOST_CANCELLED: Final = 1e-4
 """If the sum of squared deviations is a smaller part of the sum of squares, their difference would lose digits."""
-_BARS: Final = " ▁▂▃▄▅▆▇█"
+BARS: Final = " ▁▂▃▄▅▆▇█"
+BARS_IN_ASCII: Final = " .:-=+*%#"
+"""Bars for a terminal whose encoding has no others."""
 _BINS: Final = 40
 
 
@@ -160,15 +162,19 @@ def histogram_of(chunks: Iterable[Array], least: float, most: float, bins: int =
     return [int(each) for each in counts]
 
 
-def bars(counts: list[int]) -> str:
+def bars(counts: list[int], letters: str = BARS) -> str:
     """Counts as a row of bars; the highest is the largest count.
+
+    Args:
+        counts: The counts.
+        letters: The bars, the lowest first.
 
     Example:
         >>> bars([0, 1, 4, 8])
         ' ▁▄█'
     """
     most = max(counts, default=0)
-    return "".join(_BARS[math.ceil(count * (len(_BARS) - 1) / most)] if most else _BARS[0] for count in counts)
+    return "".join(letters[math.ceil(count * (len(letters) - 1) / most)] if most else letters[0] for count in counts)
 
 
 @dataclass(slots=True)

@@ -112,6 +112,15 @@ def is_terminal(stream: Any = None) -> bool:
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def can_print(text: str) -> bool:
+    """Whether the encoding of the output has all characters of a text. Others are printed as escapes."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_drawn(stream: Any = None) -> bool:
     """Whether tables are drawn: the output is a terminal that can do it, and rich is installed."""
     return is_terminal(stream) and importlib.util.find_spec("rich") is not None

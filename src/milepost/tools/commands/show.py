@@ -20,9 +20,10 @@ from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command
 from milepost.tools.fitting import Column
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.names import ROOT, all_printed, nameless, printed
-from milepost.tools.statistics import Statistics, bars, histogram_of, is_numeric, statistics_of
+from milepost.tools.statistics import BARS, BARS_IN_ASCII, Statistics, bars, histogram_of, is_numeric, statistics_of
 from milepost.tools.tensors import Row, row_of, rows_of, selected
 from milepost.tools.terminal import (
+    can_print,
     is_drawn,
     is_terminal,
     line,
@@ -255,7 +256,8 @@ def _print_statistics(found: Statistics, *, is_complex: bool) -> None:
 
 def _print_histogram(found: Statistics, counts: list[int]) -> None:
     ends = amounts.number(found.minimum or 0), amounts.number(found.maximum or 0)
-    text = f"histogram  {ends[0]} |{bars(counts)}| {ends[1]}"
+    letters = BARS if can_print(BARS) else BARS_IN_ASCII
+    text = f"histogram  {ends[0]} |{bars(counts, letters)}| {ends[1]}"
     width = terminal_width() if is_terminal() else len(text)
     if len(text) <= width:
         print(text)
@@ -263,7 +265,7 @@ def _print_histogram(found: Statistics, counts: list[int]) -> None:
     while len(counts) + 4 > width:
         counts = [sum(counts[place : place + 2]) for place in range(0, len(counts), 2)]
     print(f"histogram  {ends[0]} to {ends[1]}")
-    print(f"  |{bars(counts)}|")
+    print(f"  |{bars(counts, letters)}|")
 
 
 def _watched(chunks: Iterator[Array], first: list[Array]) -> Iterator[Array]:

@@ -251,6 +251,18 @@ class TestDamagedArchive:
         assert main(["verify", str(damaged)]) == 1
         assert "wrong checksum" in capsys.readouterr().err
 
+    @pytest.mark.parametrize("name", ["config.json", "metadata.json"])
+    def test_verify_finds_it_in_other_records(self, saved, tmp_path, capsys, name):
+        with zipfile.ZipFile(saved[0] / "m.keras") as archive:
+            content = archive.read(name)
+        data = bytearray((saved[0] / "m.keras").read_bytes())
+        data[data.index(content) + 10] ^= 1
+        (tmp_path / "m.keras").write_bytes(data)
+        assert main(["verify", str(tmp_path / "m.keras")]) == 1
+        said = capsys.readouterr().err
+        assert "the .keras archive is damaged" in said
+        assert f"key: {name}" in said
+
     def test_an_intact_one_is_verified(self, saved, capsys):
         assert main(["verify", str(saved[0] / "m.keras")]) == 0
         assert "no checksums" not in capsys.readouterr().out

@@ -5,6 +5,7 @@ import struct
 import zipfile
 from contextlib import suppress
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -71,6 +72,67 @@ def test_the_remedy_for_objects_loads_them(tmp_path):
     assert "numpy.load(path, allow_pickle=True)" in str(caught.value)
     assert "torch" not in str(caught.value)
     assert np.load(tmp_path / "a.npz", allow_pickle=True)["bad"][0] == {}
+
+
+@pytest.mark.parametrize(
+    ("array", "kind"),
+    [
+        (np.array(["2020-01-01"], "datetime64[D]"), "datetime64[D]"),
+        (np.ones(2, ml_dtypes.bfloat16), "|V2"),
+        (np.zeros(2, [("x", "f4"), ("y", "i4")]), "[('x', '<f4'), ('y', '<i4')]"),
+    ],
+)
+def test_arrays_of_other_types_are_named_and_the_rest_is_read(tmp_path, array, kind):
+    np.savez(tmp_path / "a.npz", good=np.ones(1), other=array)
+    reader = milepost.load_checkpoint(tmp_path / "a.npz")
+    assert reader.objects() == {"other": f"numpy.ndarray of {kind}"}
+    assert reader.get_tensor("good") == 1
+    with pytest.raises(UnsupportedError, match="element type of NumPy") as caught:
+        reader.get_tensor("other")
+    assert caught.value.found == kind
+    assert "save a view of the array" in caught.value.remedy
+    with pytest.raises(UnsupportedError, match="element type of NumPy"):
+        milepost.load(tmp_path / "a.npz")
+    assert set(milepost.load(tmp_path / "a.npz", ignore="other")) == {"good"}
+
+
+def test_the_remedy_for_arrays_of_other_types_loads_them(tmp_path):
+    np.savez(tmp_path / "a.npz", w=np.full(2, 1.5, ml_dtypes.bfloat16))
+    loaded = np.load(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", w=loaded["w"].view(np.uint16))
+    restored = milepost.load(tmp_path / "b.npz")["w"].view(ml_dtypes.bfloat16)
+    assert restored.tolist() == [1.5, 1.5]
+
+
+def test_an_archive_of_nothing_is_one_by_its_name(tmp_path):
+    np.savez(tmp_path / "a.npz")
+    assert milepost.load(tmp_path / "a.npz") == {}
+    milepost.load_checkpoint(tmp_path / "a.npz").verify()
+    (tmp_path / "a.zip").write_bytes((tmp_path / "a.npz").read_bytes())
+    with pytest.raises(UnsupportedError, match="an empty zip archive"):
+        milepost.load(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("name", ["objects", "text"])
+def test_verify_compares_checksums_of_what_is_no_tensor(tmp_path, name):
+    values = {"objects": np.array(["first", "second"], object), "text": np.array(["first", "second"], "S9")}
+    np.savez(tmp_path / "a.npz", **values)
+    with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+        content = archive.read(f"{name}.npy")
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[data.index(content) + content.index(b"second")] ^= 1
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(CorruptCheckpointError, match="wrong checksum"):
+        milepost.load_checkpoint(tmp_path / "a.npz").verify()
+
+
+def test_damaged_text_is_not_read(tmp_path):
+    np.savez(tmp_path / "a.npz", text=np.array(["first", "second"], "S9"))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[data.index(b"second")] ^= 1
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(CorruptCheckpointError, match="wrong checksum"):
+        milepost.load(tmp_path / "a.npz")
 
 
 def test_a_wrong_checksum_is_damage(path):

@@ -78,6 +78,10 @@ class TestEveryPathOfIt:
         assert main([command, path]) == 0
         assert "variables" in capsys.readouterr().out
 
+    def test_its_program_is_not_called_whole(self, path, capsys):
+        assert main(["verify", path]) == 0
+        assert "; the program of this SavedModel is not read" in capsys.readouterr().out
+
     def test_is_found_from_inside(self, saved, monkeypatch):
         """Relative paths lead to it from everywhere."""
         for below, path in [

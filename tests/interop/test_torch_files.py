@@ -5,6 +5,7 @@ import copy
 import io
 import json
 import os
+import struct
 import subprocess
 import sys
 import zipfile
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import milepost
 from milepost import CorruptCheckpointError, MilepostError, MismatchError, Outcome, UnmatchedError, UnsupportedError
 from milepost.storage import MemoryStorage
+from milepost.tools.cli import main
 
 torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch.nn")
@@ -659,6 +661,16 @@ class Malicious:
         return os.mkdir, ("made by unpickling",)
 
 
+def nested(levels):
+    return {"d": nested(levels - 1)} if levels else 1
+
+
+def with_itself():
+    made = {}
+    made["self"] = made
+    return made
+
+
 class TestHostileFiles:
     @FORMATS
     def test_an_object_that_needs_code_is_refused_by_name(self, tmp_path, zipped):
@@ -711,6 +723,27 @@ class TestHostileFiles:
             torch.serialization.set_crc32_options(True)
         milepost.load_weights(fresh, path).assert_consumed()
         assert same(net, fresh)
+
+    def test_verify_compares_checksums_of_what_is_no_tensor(self, tmp_path):
+        path = saved(tmp_path, Net().state_dict())
+        with zipfile.ZipFile(path) as archive:
+            record = archive.getinfo("saved/version")
+            size = len(archive.read(record))
+        data = bytearray(path.read_bytes())
+        start = record.header_offset + 30 + sum(struct.unpack_from("<2H", data, record.header_offset + 26))
+        data[start + size - 1] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(CorruptCheckpointError, match="wrong checksum") as caught:
+            milepost.load_checkpoint(path).verify()
+        assert caught.value.key == "saved/version"
+
+    def test_a_file_without_checksums_is_verified(self, tmp_path):
+        torch.serialization.set_crc32_options(False)
+        try:
+            path = saved(tmp_path, Net().state_dict())
+        finally:
+            torch.serialization.set_crc32_options(True)
+        milepost.load_checkpoint(path).verify()
 
     @FORMATS
     def test_a_file_that_is_cut_off_anywhere_is_refused(self, tmp_path, zipped):
@@ -789,10 +822,28 @@ class TestHostileFiles:
         with pytest.raises(CorruptCheckpointError, match="copy far more"):
             milepost.list_variables(path)
 
+    @FORMATS
+    @pytest.mark.parametrize(
+        ("make", "problem"),
+        [
+            (lambda: with_itself(), "holds itself"),
+            (lambda: nested(150), "too many levels"),
+            (lambda: {"n": 10**5000}, "too many digits"),
+        ],
+        ids=["itself", "deep", "digits"],
+    )
+    def test_what_is_beyond_a_limit_is_not_called_damaged(self, tmp_path, zipped, make, problem, capsys):
+        path = saved(tmp_path, {"w": torch.ones(2), "more": make()}, _use_new_zipfile_serialization=zipped)
+        assert main(["verify", str(path)]) == 3
+        captured = capsys.readouterr()
+        assert "not read" in captured.out
+        assert problem in captured.err
+        assert "download" not in captured.err
+
     def test_a_list_that_holds_itself_is_refused(self, tmp_path):
         path = tmp_path / "endless.pt"
         path.write_bytes(_archive(b"\x80\x02]q\x00h\x00a."))
-        with pytest.raises(CorruptCheckpointError, match="holds itself"):
+        with pytest.raises(UnsupportedError, match="holds itself"):
             milepost.list_variables(path)
 
     @pytest.mark.parametrize("size", [(1 << 40,), (1 << 20, 1 << 20, 1 << 20)])

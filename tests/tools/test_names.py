@@ -137,6 +137,22 @@ def test_a_whole_file_that_is_an_object_has_the_same_name(tmp_path, capsys):
     assert found["key"] == "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
+def test_a_member_without_a_name_is_not_called_the_whole_file(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    torch.save({"": torch.ones(2), "w": torch.ones(2), "none": {"": None}}, tmp_path / "a.pt")
+    told = output_of(capsys, "convert", tmp_path / "a.pt", tmp_path / "a.npz", status=1)
+    assert "left out: '': it has no name" in told.err
+    assert "the whole file" not in output_of(capsys, "show", tmp_path / "a.pt").out
+    torch.save({"": torch.nn.Linear(1, 1)}, tmp_path / "b.pt")
+    assert "object, not read: ''  torch" in output_of(capsys, "show", tmp_path / "b.pt").out
+
+
+def test_a_file_that_is_an_empty_dict_holds_nothing(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    torch.save({}, tmp_path / "a.pt")
+    assert output_of(capsys, "show", tmp_path / "a.pt").out.endswith("TYPE  BYTES  KEY\n")
+
+
 def test_a_value_of_the_root_of_a_checkpoint(tmp_path, capsys):
     path = milepost.Checkpoint(milepost.Variable(1.0)).write(tmp_path / "ckpt")
     tree = output_of(capsys, "show", path, "--tree").out

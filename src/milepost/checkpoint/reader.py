@@ -26,6 +26,7 @@ from milepost.errors import (
     printable,
     warn,
 )
+from milepost.foreign import called
 from milepost.graph.adapter import Array
 from milepost.graph.description import MOST_ROWS, counted, html_table, of_file
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
@@ -159,7 +160,8 @@ class CheckpointReader:
         return zip(keys, map(list, map(attrgetter("shape"), specs)), strict=True)
 
     def objects(self) -> dict[str, str]:
-        """Key and class of each object in a file of another library that only code from the file could make.
+        """Key and class of each object in a file of another library that only code from the file could make, and of each NumPy array of an
+        element type that milepost does not read.
 
         milepost does not run such code. These objects are not among the keys, and `get_tensor` of their keys raises
         `UnsupportedError`. Tensors, lists and dicts inside them are read. Checkpoints have no such objects.
@@ -324,8 +326,8 @@ def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -
     objects = reader.objects()
     if objects:
         warn(
-            f"{reader.prefix}: this file holds {len(objects)} objects that are not listed, because making them would run code that the "
-            f"file names; load_checkpoint(path).objects() lists them:{_named(objects)}",
+            f"{reader.prefix}: this file holds {len(objects)} objects that are not listed, because milepost does not read their types; "
+            f"load_checkpoint(path).objects() lists them:{_named(objects)}",
             UnrestoredWarning,
         )
     return list(reader._shapes())
@@ -359,7 +361,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
 
 
 def _named(objects: dict[str, str]) -> str:
-    lines = [printable(f"{key or '(the whole file)'}: {kind}", one_line=True) for key, kind in objects.items()]
+    lines = [printable(f"{called(key)}: {kind}", one_line=True) for key, kind in objects.items()]
     more = [f"and {len(lines) - _MOST_LISTED} more"] if len(lines) > _MOST_LISTED else []
     return "".join(f"\n  {line}" for line in lines[:_MOST_LISTED] + more)
 

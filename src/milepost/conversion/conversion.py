@@ -17,12 +17,11 @@ from milepost.conversion.names import GivenNames, Naming, NewNames
 from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, floating, planned
 from milepost.engine.arguments import wrong
-from milepost.engine.foreign_restore import WHOLE
 from milepost.engine.load import nones_of, open_any
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnsupportedError
-from milepost.foreign import ForeignReader
+from milepost.foreign import ForeignReader, called
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.storage import Storage
 from milepost.storage.checked import checked
@@ -299,14 +298,14 @@ def _not_carried_over(reader: BundleReader, export: Export, to: str) -> list[str
         found += [what for key, what in beside if key in reader]
     if export.not_arrays and to != "checkpoint":
         more = ", ..." if len(export.not_arrays) > _MOST_LISTED else ""
-        found.append(f"what no array can hold, such as None: {', '.join(export.not_arrays[:_MOST_LISTED])}{more}")
+        found.append(
+            f"what no array can hold, such as None: {', '.join(map(called, export.not_arrays[:_MOST_LISTED]))}{more}"
+        )
     return found
 
 
 def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> UnsupportedError:
-    listed = [
-        f"{key if name_of(key) else WHOLE}: {reason}" for key, reason in list(export.left_out.items())[:_MOST_LISTED]
-    ]
+    listed = [f"{called(key)}: {reason}" for key, reason in list(export.left_out.items())[:_MOST_LISTED]]
     more = len(export.left_out) - len(listed)
     remedy = "leave them out with ignore, or pass partial=True"
     if not export.tensors:

@@ -118,7 +118,7 @@ def planned(
             if names(key) is None:
                 export.unwanted.append(key)
             else:
-                export.left_out[key] = f"an object of {kind}, which only code of the file could make"
+                export.left_out[key] = f"an object of {kind}, which milepost does not read"
         export.not_arrays += [key for key in reader.not_arrays if names(key) is not None]
     for key in sorted(reader.keys()):
         saved = reader.spec(key)

@@ -17,13 +17,12 @@ from milepost.engine.restore import Restoration
 from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated, Translation
 from milepost.errors import MilepostError
-from milepost.foreign import ForeignReader, GraphBuilder, HeldObject
+from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
 from milepost.graph.keys import tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import walk
 
-WHOLE: Final = "(the whole file)"
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
 _MOST_LISTED: Final = 5
 _KEPT: Final = "not in the file; the live value stays, and load_state_dict of PyTorch accepts this too"
@@ -104,7 +103,7 @@ class ForeignRestoration(Restoration):
             note = "an object, which milepost does not make" + (
                 "" if held.is_unread else "; its contents are read by name"
             )
-            entries.append(Entry(outcome, held.key or WHOLE, held.kind, note=note))
+            entries.append(Entry(outcome, called(held.key), held.kind, note=note))
         for key, kind in self._findings.left_out.items():
             entries.append(Entry(Outcome.MATCHED, key, kind, note=_LEFT_OUT))
         return entries

@@ -115,7 +115,7 @@ def read_state_file(storage: Storage, directory: str, latest_filename: str | Non
     except CheckpointNotFoundError:
         return None
     except CorruptCheckpointError as error:
-        raise not_understood(path, None, "a file", error.found or "something else") from None
+        raise not_understood(path, None, "a file", str(error.found)) from None
     try:
         if file.size > _MOST_BYTES:
             raise not_understood(path, None, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes")

@@ -5,6 +5,7 @@ tree a name and a key. `reader` gives the file the methods of an open checkpoint
 """
 
 from milepost.foreign.graph import GraphBuilder, HeldObject
+from milepost.foreign.items import called
 from milepost.foreign.opening import (
     files_of_model,
     is_foreign_directory,
@@ -22,6 +23,7 @@ __all__ = [
     "ForeignReader",
     "GraphBuilder",
     "HeldObject",
+    "called",
     "files_of_model",
     "is_foreign_directory",
     "is_item_of_orbax",

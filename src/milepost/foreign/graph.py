@@ -23,7 +23,7 @@ import numpy as np
 from milepost.adapters.packed import PackedAdapter
 from milepost.bundle.memory import Array
 from milepost.errors import UnsupportedError
-from milepost.foreign.items import Item, levels, packable, walked
+from milepost.foreign.items import ROOT, Item, levels, packable, walked
 from milepost.foreign.keras_variables import variables_of
 from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
@@ -154,7 +154,8 @@ class GraphBuilder:
                 self._add_of_keras(node, item, found)
                 return node
         if item.opaque is not None:
-            self.objects[node] = HeldObject(item.key, str(item.opaque), item.is_unread)
+            key = ROOT if item is self._reader.root else item.key
+            self.objects[node] = HeldObject(key, str(item.opaque), item.is_unread)
             if live is not None and self._wants(item, live):
                 raise refusal(item.opaque).with_context(key=item.key)
         if live is not None and adapter is not None and item.has_value and self._add_whole(node, item, live, adapter):

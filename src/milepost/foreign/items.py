@@ -2,7 +2,7 @@
 
 Names are the keys of dicts and the positions in lists. The name of a module's tensor, such as ``l1.weight``, stands for two levels.
 Keys are the file's own names, with ``/`` between levels: ``model/l1.weight``, ``optimizer/state/0/exp_avg``. A tensor that is the whole
-file is the value of the root, and has the key that a checkpoint has for that.
+file is the value of the root, and has the key that a checkpoint has for that. A member of a dict may have an empty name, and key.
 
 Limits: a file may have 1,000,000 items, 100 levels, and 128 MiB of keys. An item that is in several places is counted in each: a few
 bytes can describe very many items, if lists hold the same list many times. An item takes about 500 bytes of memory.
@@ -16,13 +16,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.errors import UnsupportedError
 from milepost.foreign.opaque import Name, Opaque, holding
 from milepost.foreign.rebuilt import refusal
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import TorchStorage, whole
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 
+ROOT: Final = tensor_key("", VARIABLE_VALUE)
+"""The key of what is the whole file."""
+_WHOLE: Final = "(the whole file)"
+_NO_NAME: Final = "''"
 _DEEPEST: Final = 100
 _MOST: Final = 1_000_000
 _MOST_CHARACTERS: Final = 128 << 20
@@ -37,6 +41,16 @@ _LEAVES: Final = (
     *(Stored, int, float, complex, str, bytes, bytearray, set, frozenset),
     *(np.ndarray, np.generic, type(None)),
 )
+
+
+def called(key: str) -> str:
+    """A key as users read it: that of the whole file has a name, and one without characters is in quotation marks.
+
+    Example:
+        >>> called("a"), called(""), called(ROOT)
+        ('a', "''", '(the whole file)')
+    """
+    return _WHOLE if key == ROOT else key or _NO_NAME
 
 
 class Item:
@@ -101,8 +115,7 @@ def items_of(tree: Any, *, dotted: bool, keys: Mapping[str, str] = _NOTHING) -> 
         The root.
 
     Raises:
-        CorruptCheckpointError: The tree has too many levels, or contains itself.
-        UnsupportedError: The tree has too many items, or is a single plain value.
+        UnsupportedError: The tree has too many levels or items, contains itself, or is a single plain value.
     """
     return _Maker(tree, dotted=dotted, keys=keys).make()
 
@@ -136,7 +149,7 @@ class _Maker:
         self._set(root, self._tree)
         if root.is_leaf:
             _check_single(root)
-            root.key = tensor_key("", VARIABLE_VALUE)
+            root.key = ROOT
             return root
         pending: list[tuple[Item, int, bool]] = [(root, 0, False)]
         while pending:
@@ -146,15 +159,17 @@ class _Maker:
             listed: list[Item] = []
             for name, value in members(item.value):
                 parts = levels(name, dotted=self._dotted)
+                path = name if item is root else f"{item.key}/{name}"
                 below = depth + len(parts)
                 if below > _DEEPEST and not inside:
-                    raise CorruptCheckpointError(
+                    raise UnsupportedError(
                         "the state has too many levels, or holds itself",
-                        key=f"{item.key}/{name}"[:_SHOWN],
+                        key=path[:_SHOWN],
                         expected=f"{_DEEPEST} levels or less",
+                        remedy="save a state of fewer levels, which does not hold itself",
                     )
-                self._spend(f"{item.key}/{name}", len(parts) - 1, len(item.key) + len(name))
-                own = self._own_key(f"{item.key}/{name}" if item is not root else name)
+                self._spend(path, len(parts) - 1, len(path))
+                own = self._own_key(path)
                 child = _place(item, parts, own)
                 child.key = self._keys.get(own, own)
                 self._set(child, value, too_deep=below > _DEEPEST)

@@ -7,7 +7,8 @@
                      optimizer_weights/<weight>           the attributes layer_names and weight_names give their order
     .keras       :=  a zip archive with model.weights.h5, not compressed, and config.json, which is not read
 
-The archive has a CRC-32 of all of model.weights.h5. It is compared once, before the first tensor is read.
+The archive has a CRC-32 of each record. That of model.weights.h5 is compared once, before the first tensor is read; the others only when the
+whole file is verified.
 
 Names are those of the HDF5 file. `graph` finds the live variables, with the help of `milepost.adapters.keras.own_files`.
 Source: Keras 3.15, ``keras/src/saving/saving_lib.py`` and ``keras/src/legacy/saving/legacy_h5_format.py``.
@@ -23,6 +24,7 @@ from milepost.bundle.memory import Array
 from milepost.bundle.slices import Box, index_of
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign import zip_content
 from milepost.foreign.hdf5 import MAGIC, Hdf5File, Place
 from milepost.foreign.near_reads import NearReads
 from milepost.foreign.stored import Stored
@@ -105,6 +107,12 @@ class KerasFile:
                 found=f"{crc:#010x}",
             )
         self._unchecked = None
+
+    def check_rest(self) -> None:
+        """Verifies the checksums of the other records of an archive."""
+        record = self._record
+        if record is not None:
+            zip_content.check_others(self._file, () if self._unchecked else (record.offset,), "the .keras archive")
 
     def has_checksum(self, tensor: Stored) -> bool:
         return self._record is not None

@@ -7,7 +7,8 @@
     length   := u16 in version 1, u32 in versions 2 and 3; little-endian
     header   := {'descr': element type, 'fortran_order': bool, 'shape': tuple}         as Python writes it
 
-Arrays of objects are pickled data, which is named and never loaded. Limits: a header may have 64 KiB, which is parsed as a literal; an array
+Arrays of objects are pickled data, which is named and never loaded. Arrays of other element types than numbers, truth values and text, such
+as dates, are named and not read. Limits: a header may have 64 KiB, which is parsed as a literal; an array
 takes at most about 1,100 times the bytes that the archive has for it, which Deflate cannot exceed; and `opening` limits all arrays together.
 Source: NumPy 2.4, ``numpy/lib/_format_impl.py``; `zip_directory` describes the archive.
 """
@@ -17,26 +18,27 @@ from __future__ import annotations
 import ast
 import functools
 import math
-import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
-from milepost.bundle.transfer import read_chunks
-from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.errors import CorruptCheckpointError, MilepostError
+from milepost.foreign import zip_content
 from milepost.foreign.kinds import first_record
 from milepost.foreign.near_reads import NearReads
 from milepost.foreign.nested import nested
-from milepost.foreign.opaque import OBJECT_ARRAY, Opaque
+from milepost.foreign.opaque import OBJECT_ARRAY, Opaque, unread_array
 from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
-from milepost.foreign.zip_directory import DEFLATED, STORED, Archive, ZipRecord, start_of
+from milepost.foreign.zip_directory import STORED, Archive, ZipRecord, start_of
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
+SUFFIX: Final = ".npz"
 _ENDING: Final = ".npy"
+_WHAT: Final = "the .npz file"
 _MAGIC: Final = b"\x93NUMPY"
 _LONGEST: Final = 64 << 10
 """The most bytes of a header."""
@@ -71,7 +73,9 @@ class Place(NamedTuple):
 
 
 def looks_like(archive: Archive) -> bool:
-    """Whether a file is an archive of arrays, or begins like one and is cut off."""
+    """Whether a file is an archive of arrays, or begins like one and is cut off. An archive of nothing must have the name of one."""
+    if archive.is_empty:
+        return archive.file.path.endswith(SUFFIX)
     if not archive.looks_like_one:
         return False
     try:
@@ -130,17 +134,11 @@ class NpzFile:
         place: Place = tensor.place
         if place.start in self._checked:
             return
-        crc = 0
-        for chunk in self._content(place.record, place.start):
-            crc = zlib.crc32(chunk, crc)
-        if crc != place.record.crc:
-            raise CorruptCheckpointError(
-                f"the .npz file is damaged at byte {place.start}: wrong checksum",
-                file=self.path,
-                expected=f"{place.record.crc:#010x}",
-                found=f"{crc:#010x}",
-            )
+        zip_content.check(self._file, place.record, place.start, _WHAT)
         self._checked.add(place.start)
+
+    def check_rest(self) -> None:
+        zip_content.check_others(self._file, self._checked, _WHAT)
 
     def has_checksum(self, tensor: Stored) -> bool:
         return True
@@ -155,18 +153,8 @@ class NpzFile:
             raise error.with_context(key=name.removesuffix(_ENDING)) from None
 
     def _array(self, record: ZipRecord) -> Any:
-        if record.is_encrypted or record.method not in (STORED, DEFLATED):
-            raise UnsupportedError(
-                "a record of this archive is encrypted, or compressed in a way that NumPy does not use",
-                expected="a record as numpy.savez writes it",
-                found="encrypted" if record.is_encrypted else f"method {record.method}",
-                remedy="write the file again with numpy.savez",
-            )
         start = start_of(record, self._near)
-        if start + record.stored > self._file.size:
-            raise CorruptCheckpointError(
-                "the .npz file is truncated", expected=f"{start + record.stored} bytes or more"
-            )
+        zip_content.check_readable(record, start, self._file, _WHAT)
         if record.size > max(_SMALL, _MOST_EXPANDED * record.stored):
             raise CorruptCheckpointError(
                 "an array would take more memory than its compressed bytes can stand for",
@@ -185,14 +173,11 @@ class NpzFile:
                 found=record.size - header,
             )
         if found.kind in "SU":
+            zip_content.check(self._file, record, start, _WHAT)
+            self._checked.add(start)
             return self._texts(Place(record, start, header, swapped=False, fortran=form.fortran), found, shape)
         if form.spec is None:
-            raise UnsupportedError(
-                "milepost does not read this element type of NumPy",
-                expected="numbers, truth values or text",
-                found=f"{found!s:.80}",
-                remedy="load the file with numpy.load, and save a view of the array with a type of NumPy's own",
-            )
+            return unread_array(found)
         return Stored(form.spec, Place(record, start, header, not found.isnative, form.fortran and len(shape) > 1))
 
     def _beginning(self, record: ZipRecord, start: int) -> bytes:
@@ -203,7 +188,7 @@ class NpzFile:
             is_whole = len(beginning) == most or _end_of_header(beginning) <= len(beginning)
             return beginning if is_whole else self._near.read(start, most).tobytes()
         beginning = b""
-        for chunk in self._content(record, start):
+        for chunk in zip_content.content(self._file, record, start, _WHAT):
             beginning += bytes(chunk[: _LONGEST + 16])
             if len(beginning) >= most:
                 break
@@ -227,39 +212,11 @@ class NpzFile:
             self._file.read_into(place.start + place.header, target)
             return
         position = -place.header
-        for chunk in self._content(place.record, place.start):
+        for chunk in zip_content.content(self._file, place.record, place.start, _WHAT):
             part = np.frombuffer(chunk, np.uint8)[max(-position, 0) :]
             begin = max(position, 0)
             target[begin : begin + part.size] = part[: target.size - begin]
             position += len(chunk)
-
-    def _content(self, record: ZipRecord, start: int) -> Iterator[bytes]:
-        """The bytes of a record, decompressed, in chunks of some megabytes."""
-        if not record.stored:
-            return
-        if record.method == STORED:
-            for chunk in read_chunks(self._file, start, record.stored):
-                yield chunk.tobytes()
-            return
-        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-        left = record.size
-        try:
-            for chunk in read_chunks(self._file, start, record.stored):
-                waiting = chunk.tobytes()
-                while not inflate.eof:
-                    data = inflate.decompress(waiting, _SMALL)
-                    waiting = inflate.unconsumed_tail
-                    left -= len(data)
-                    if left < 0:
-                        raise CorruptCheckpointError("a record of the .npz file is longer than its directory says")
-                    if data:
-                        yield data
-                    if not waiting and len(data) < _SMALL:
-                        break
-        except zlib.error as error:
-            raise CorruptCheckpointError("compressed data in the .npz file is damaged", found=str(error)) from None
-        if left:
-            raise CorruptCheckpointError("a record of the .npz file is shorter than its directory says")
 
 
 def _records(archive: Archive) -> Iterator[tuple[str, ZipRecord]]:

@@ -112,13 +112,30 @@ class Opaque:
             yield from ((str(position), value) for position, value in enumerate(values))
 
 
-OBJECT_ARRAY: Final = Name("numpy", "ndarray of objects")
+_ARRAY_OF: Final = "ndarray of "
+OBJECT_ARRAY: Final = Name("numpy", f"{_ARRAY_OF}objects")
 """What an array of objects in a .npz file is called."""
 
 
+def unread_array(element_type: object) -> Opaque:
+    """An array of NumPy whose element type milepost does not read."""
+    return Opaque(Name("numpy", f"{_ARRAY_OF}{element_type!s:.80}"), sealed=True)
+
+
+def _is_unread_array(name: Name) -> bool:
+    return name.module == "numpy" and name.name.startswith(_ARRAY_OF) and name != OBJECT_ARRAY
+
+
 def needs_code(opaque: Opaque | Name) -> UnsupportedError:
-    """The error for an object that only code named by the file could make."""
+    """The error for an object that only code named by the file could make, or for an array of an element type that is not read."""
     name = opaque.name if isinstance(opaque, Opaque) else opaque
+    if _is_unread_array(name):
+        return UnsupportedError(
+            "milepost does not read this element type of NumPy",
+            expected="numbers, truth values or text",
+            found=name.name.removeprefix(_ARRAY_OF),
+            remedy="load the file with numpy.load, and save a view of the array with a type of NumPy's own",
+        )
     load = "numpy.load(path, allow_pickle=True)" if name == OBJECT_ARRAY else "torch.load(path, weights_only=False)"
     return UnsupportedError(
         "this object cannot be read without running code that the file names, which milepost never does",

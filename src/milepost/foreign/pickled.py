@@ -421,9 +421,10 @@ class _Machine:
 
     def _long(self, form: struct.Struct) -> None:
         size = self._in.number(form)
+        data = self._in.take(size)
         if size > _LONGEST_NUMBER:
-            raise ValueError("an integer with too many digits")
-        self._push(int.from_bytes(self._in.take(size), "little", signed=True))
+            raise _too_many_digits()
+        self._push(int.from_bytes(data, "little", signed=True))
 
     def _put(self, number: int) -> None:
         if number < 0 or self._remembered() > self._most_memo:
@@ -515,8 +516,16 @@ class _Machine:
     def _decimal(self) -> None:
         text = self._in.line()
         if len(text) > _MOST_DIGITS:
-            raise ValueError("an integer with too many digits")
+            raise _too_many_digits()
         self._push({"00": False, "01": True}[text] if text in ("00", "01") else int(text.removesuffix("L")))
+
+
+def _too_many_digits() -> UnsupportedError:
+    return UnsupportedError(
+        "an integer has too many digits",
+        expected=f"at most {_LONGEST_NUMBER} bytes, or {_MOST_DIGITS} decimal digits",
+        remedy="save it as text",
+    )
 
 
 def _text_of(data: bytes) -> str | bytes:

@@ -17,12 +17,12 @@ from milepost.bundle.slices import Box, index_of, ranges, start_of_run
 from milepost.bundle.transfer import read_chunks
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.items import Item, is_flat, items_of, walked
+from milepost.foreign.items import ROOT, Item, is_flat, items_of, walked
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
 from milepost.foreign.rebuilt import refusal
 from milepost.foreign.renamed import renamed
-from milepost.foreign.stored import BoxedFile, ForeignFile, Stored
+from milepost.foreign.stored import BoxedFile, CheckedFile, ForeignFile, Stored
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.renaming import Rename
 from milepost.plain_state.encoding import TEXT
@@ -49,8 +49,7 @@ class ForeignReader:
         prefix: The path.
 
     Raises:
-        CorruptCheckpointError: The tree has too many levels.
-        UnsupportedError: The tree has too many items, or is a single value.
+        UnsupportedError: The tree has too many levels or items, or is a single value.
     """
 
     def __init__(self, file: ForeignFile) -> None:
@@ -71,7 +70,7 @@ class ForeignReader:
             raise error.with_context(file=self.prefix) from None
         for item in walked(self.root):
             if item.opaque is not None:
-                self._objects[item.key] = item.opaque
+                self._objects[ROOT if item is self._root else item.key] = item.opaque
             if isinstance(item.value, Stored):
                 self._stored[item.key] = item.value
             elif is_value(item.value):
@@ -133,7 +132,8 @@ class ForeignReader:
 
     @property
     def objects(self) -> dict[str, str]:
-        """The objects that only running code could make, with their classes, by key. Their contents may be readable."""
+        """The objects that only running code could make, and the arrays of element types that are not read, with their classes, by key.
+        The contents of objects may be readable."""
         return {key: str(opaque) for key, opaque in sorted(self._objects.items())}
 
     @property
@@ -145,7 +145,10 @@ class ForeignReader:
         found = {
             item.key: _shown(item.value)
             for item in walked(self.root)
-            if item.has_value and item.key not in known and (item.is_leaf or not item.value)
+            if item.has_value
+            and item is not self._root  # a file that is an empty dict
+            and item.key not in known
+            and (item.is_leaf or not item.value)
         }
         return dict(sorted(found.items()))
 
@@ -377,6 +380,8 @@ class ForeignReader:
             elif stored.spec.nbytes:
                 for _ in read_chunks(*place, stored.spec.nbytes):
                     pass
+        if isinstance(self._file, CheckedFile):
+            self._file.check_rest()
 
     def check_files(self) -> None:
         """Does nothing: opening the files has checked them."""

@@ -112,3 +112,12 @@ class BoxedFile(ForeignFile, Protocol):
     def check_box(self, tensor: Stored, box: Box) -> None:
         """Verifies the checksums of everything that a box of a tensor is read from."""
         ...
+
+
+@runtime_checkable
+class CheckedFile(ForeignFile, Protocol):
+    """An open file that has checksums of more than its tensors."""
+
+    def check_rest(self) -> None:
+        """Verifies the checksums of everything that `check` has not verified."""
+        ...

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign import rebuilt
+from milepost.foreign import rebuilt, zip_content
 from milepost.foreign.kinds import first_record
 from milepost.foreign.near_reads import NearReads
 from milepost.foreign.opaque import Name, Opaque
@@ -101,6 +101,10 @@ class TorchArchive:
 
     def check(self, tensor: Stored) -> None:
         self._storages.check(tensor)
+
+    def check_rest(self) -> None:
+        """Verifies the checksums of the records that hold no storage of a tensor, if PyTorch has written checksums."""
+        zip_content.check_others(self._file, self._storages.done, "the PyTorch file", UNKNOWN)
 
     def has_checksum(self, tensor: Stored) -> bool:
         return self._storages.has_checksum(tensor)

@@ -107,6 +107,11 @@ class TorchStorages:
             raise wrong_checksum(record, crc).with_context(file=self.file.path)
         self._checked.add(view.storage.key)
 
+    @property
+    def done(self) -> set[int]:
+        """The positions of the records that `check` has verified."""
+        return {self.records[key].offset for key in self._checked}
+
     def has_checksum(self, tensor: Stored) -> bool:
         """Whether the record of a tensor's storage has a checksum."""
         return self.records[tensor.place.storage.key].crc != UNKNOWN

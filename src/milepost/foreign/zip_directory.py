@@ -35,6 +35,7 @@ MOST_RECORDS: Final = 500_000
 BEGINNING: Final = b"PK\x03\x04"
 """The first bytes of an archive that has records."""
 
+_END_SIGNATURE: Final = b"PK\5\6"
 _END: Final = struct.Struct("<4s4H2LH")
 _LOCATOR: Final = struct.Struct("<4sLQL")
 _END64: Final = struct.Struct("<4sQ2H2L4Q")
@@ -115,6 +116,11 @@ class Archive:
         return self.file.size >= len(BEGINNING) and bytes(self.file.read(0, len(BEGINNING))) == BEGINNING
 
     @cached_property
+    def is_empty(self) -> bool:
+        """Whether the file begins like a zip archive without records."""
+        return self.file.size >= _END.size and bytes(self.file.read(0, len(_END_SIGNATURE))) == _END_SIGNATURE
+
+    @cached_property
     def records(self) -> dict[str, ZipRecord]:
         """The records by name; errors are those of `read_directory`."""
         return read_directory(self.file)
@@ -154,7 +160,7 @@ def _find(file: ReadableFile) -> tuple[int, int, int]:
     """The number of entries of the directory, its length, and its position."""
     length = min(file.size, _END.size + _LONGEST_COMMENT)
     tail = file.read(file.size - length, length)
-    at = tail.rfind(b"PK\5\6")
+    at = tail.rfind(_END_SIGNATURE)
     if at < 0:
         raise _damaged("no end of a directory")
     _, _, _, _, count, size, start, _ = _END.unpack_from(tail, at)

@@ -20,27 +20,27 @@ from typing import Final
 
 from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import name_of
-from milepost.engine.foreign_restore import WHOLE
 from milepost.engine.translation import Translation
-from milepost.foreign import ForeignReader
+from milepost.foreign import ForeignReader, called
 from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, tensor_key, unescape
 from milepost.tools.terminal import all_named, named
 
 ROOT: Final = tensor_key("", VARIABLE_VALUE)
 """The key of a value that has no name: that of the root."""
+_WHOLE: Final = called(ROOT)
 _THE_ROOT: Final = "(the root)"
 _ESCAPE: Final = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 
 
 def nameless(reader: BundleReader) -> str:
     """What is printed for a value that has no name."""
-    return WHOLE if isinstance(reader, ForeignReader) else _THE_ROOT
+    return _WHOLE if isinstance(reader, ForeignReader) else _THE_ROOT
 
 
 def printed(key: str, reader: BundleReader) -> str:
     """A key, or a short name, as it is printed."""
     if isinstance(reader, ForeignReader):
-        return WHOLE if key == ROOT else named(key)
+        return named(called(key))
     return named(key) if key else _THE_ROOT
 
 
@@ -64,7 +64,7 @@ def typed(text: str, names: Iterable[str]) -> str:
         >>> typed(r"a\nb", ["a\nb"]), typed(r"a\nb", [r"C:\new"]), typed("(the whole file)", [])
         ('a\nb', 'a\\nb', '/.ATTRIBUTES/VARIABLE_VALUE')
     """
-    if text in (WHOLE, _THE_ROOT) and text not in names:
+    if text in (_WHOLE, _THE_ROOT) and text not in names:
         return ROOT
     if text == "''" and text not in names:
         return ""

@@ -18,10 +18,10 @@ from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, TENSORFLOW_1
 from milepost.conversion.keras_names import names_by_key
 from milepost.conversion.output_file import is_written_to
 from milepost.conversion.plan import floating
-from milepost.engine.foreign_restore import WHOLE
 from milepost.engine.progress import reporting
 from milepost.engine.unused_names import unused_names_collected
 from milepost.errors import UnsupportedError
+from milepost.foreign import called
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import (
@@ -36,7 +36,7 @@ from milepost.tools.arguments import (
 )
 from milepost.tools.live_object import checkpoint_named
 from milepost.tools.named import open_named
-from milepost.tools.names import ROOT, translation_of
+from milepost.tools.names import translation_of
 from milepost.tools.remedies import for_command, in_options
 from milepost.tools.terminal import is_drawn, line, named, note, print_json, shown, warning
 
@@ -204,7 +204,7 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool, wi
             f"rounded: numbers of {amounts.plural(len(done.rounded), 'tensor')}, which have changed by up to {worst * 100:.3g}% of their value{vanished}"
         )
     for key, reason in list(done.left_out.items())[:_MOST_LISTED]:
-        note(f"left out: {WHOLE if key in ('', ROOT) else named(key)}: {shown(in_options(reason))}")
+        note(f"left out: {named(called(key))}: {shown(in_options(reason))}")
     if len(done.left_out) > _MOST_LISTED:
         note(f"left out: {len(done.left_out) - _MOST_LISTED} more, which --json lists")
 

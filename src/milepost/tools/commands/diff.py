@@ -12,9 +12,8 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import short_name
 from milepost.collector import collection_paused
-from milepost.engine.foreign_restore import WHOLE
 from milepost.engine.unused_names import unused_names_collected
-from milepost.foreign import ForeignReader
+from milepost.foreign import ForeignReader, called
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_rename
 from milepost.tools.comparison import KINDS, Comparison, Kind, Places
@@ -146,7 +145,7 @@ def _note_objects(readers: Sequence[BundleReader]) -> None:
     found = {key: kind for each in readers if isinstance(each, ForeignReader) for key, kind in each.objects.items()}
     if found:
         note(
-            f"not compared, since only code of the file could make it: {_listed([f'{_called(key)} ({shown(kind)})' for key, kind in found.items()])}"
+            f"not compared, since milepost does not read it: {_listed([f'{_called(key)} ({shown(kind)})' for key, kind in found.items()])}"
         )
 
 
@@ -156,7 +155,7 @@ def _listed(texts: Sequence[str]) -> str:
 
 
 def _called(key: str) -> str:
-    return named(key) if key else WHOLE
+    return named(called(key))
 
 
 def _texts_of_pairs(first: Tensors, second: Tensors, old: Places, new: Places) -> list[str]:

@@ -115,7 +115,7 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
                 "metrics": saved_with and saved_with.metrics,
                 "metadata": saved_with and saved_with.metadata,
                 "tensors": [row.to_dict() for row in rows],
-                "objects_not_read": [{"key": key or ROOT, "object": kind} for key, kind in objects.items()],
+                "objects_not_read": [{"key": key, "object": kind} for key, kind in objects.items()],
                 "not_arrays": not_arrays,
             }
         )
@@ -131,9 +131,9 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
     _print_rows(reader, rows, options)
     if not is_part:
         for key, kind in objects.items():
-            line(f"object, not read: {printed(key or ROOT, reader)}  {shown(kind)}")
+            line(f"object, not read: {printed(key, reader)}  {shown(kind)}")
         if not_arrays:
-            listed = [printed(key or ROOT, reader) for key in not_arrays[:_MOST_LISTED]]
+            listed = [printed(key, reader) for key in not_arrays[:_MOST_LISTED]]
             more = f", and {len(not_arrays) - _MOST_LISTED} more" if len(not_arrays) > _MOST_LISTED else ""
             line(f"what no array can hold, such as None: {', '.join(listed)}{more}")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from milepost.engine.load import open_any
 from milepost.engine.progress import saved_sizes
+from milepost.engine.saved_model import is_of_saved_model
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
 from milepost.foreign import ForeignReader
 from milepost.storage import LOCAL_STORAGE
@@ -53,6 +54,7 @@ class _Result:
     checksums: int | None = None
     stored: int = 0
     objects: int = 0
+    is_of_saved_model: bool = False
     size: int = 0
     seconds: float = 0.0
     error: MilepostError | None = None
@@ -80,6 +82,7 @@ class _Result:
             "tensors": self.tensors,
             "tensors_without_checksum": None if self.checksums is None else self.stored - self.checksums,
             "objects_not_read": self.objects,
+            "program_not_read": self.is_of_saved_model,
             "bytes": self.size,
             "seconds": round(self.seconds, 3),
             "error": problem,
@@ -118,6 +121,7 @@ def _verified(path: str) -> _Result:
     try:
         with open_any(LOCAL_STORAGE, path) as reader:
             result.path = reader.prefix
+            result.is_of_saved_model = is_of_saved_model(LOCAL_STORAGE, reader.prefix)
             keys = reader.keys()
             with progress("verify", reader.prefix, sum(saved_sizes(reader, keys))):
                 reader.verify()
@@ -142,6 +146,7 @@ def _print(result: _Result) -> None:
     if is_drawn() and result.seconds > 0:
         rate = f" ({amounts.size(result.size)}, {amounts.size(int(result.size / result.seconds))}/s)"
     unread = f"; {amounts.plural(result.objects, 'object')} not read" if result.objects else ""
+    unread += "; the program of this SavedModel is not read" if result.is_of_saved_model else ""
     line(f"{shown(result.path)}: {amounts.plural(result.tensors or 0, 'tensor')}, {_found(result)}{unread}{rate}")
 
 

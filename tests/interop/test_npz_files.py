@@ -57,6 +57,31 @@ def test_a_name_above_another_keeps_both(tmp_path):
     assert sorted(milepost.load(tmp_path / "a.npz")) == ["a", "a/b"]
 
 
+@pytest.mark.parametrize(
+    ("names", "is_nested"),
+    [
+        (["a/b/c", "a/b/d", "a/e", "f"], True),
+        (["a/b", "a"], False),
+        (["a", "a/b"], False),
+        (["a/b/c", "a/b"], False),
+        (["a/b", "a/b/c"], False),
+        (["/a", "b"], False),
+        (["a//b"], False),
+        (["a/"], False),
+        (["/"], False),
+        (["", "a/b"], False),
+    ],
+)
+def test_names_are_levels_if_each_array_can_have_its_place(tmp_path, names, is_nested):
+    saved = {name: np.array(number) for number, name in enumerate(names)}
+    np.savez(tmp_path / "a.npz", **saved)
+    assert milepost.list_variables(tmp_path / "a.npz") == sorted((name, []) for name in names)
+    found = milepost.load(tmp_path / "a.npz")
+    assert (set(found) == {name.partition("/")[0] for name in names}) == is_nested
+    if not is_nested:
+        assert found == saved
+
+
 def test_objects_are_named_and_never_made(tmp_path):
     np.savez(tmp_path / "a.npz", good=np.ones(1), bad=np.array([{}], object))
     assert milepost.load_checkpoint(tmp_path / "a.npz").objects() == {"bad": "numpy.ndarray of objects"}

@@ -11,7 +11,7 @@ bytes can describe very many items, if lists hold the same list many times. An i
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -120,17 +120,51 @@ def items_of(tree: Any, *, dotted: bool, keys: Mapping[str, str] = _NOTHING) -> 
     return _Maker(tree, dotted=dotted, keys=keys).make()
 
 
-def is_flat(tree: Any) -> bool:
-    """Whether a tree is a dict of tensors by name, and within the limits.
+def tensors_alone(tree: Any, *, dotted: bool) -> dict[str, Stored] | None:
+    """The tensors of a tree that is a dict of tensors and of such dicts, by the keys that `items_of` gives them.
 
-    Then each tensor has its name as key, so no items are needed to list the keys.
+    To list them needs no items, which take several times as long to make.
+
+    Args:
+        tree: The tree.
+        dotted: Whether names are paths with dots.
+
+    Returns:
+        The tensors. None if there is anything else in the tree, if keys may not be unique, or if the tree exceeds the limits.
     """
-    if type(tree) not in (dict, OrderedDict) or set(map(type, tree.values())) != {Stored}:
-        return False
-    if set(map(type, tree)) != {str}:
-        return False
-    names = "".join(tree)
-    return len(names) <= _MOST_CHARACTERS and len(tree) + names.count(".") <= _MOST
+    found: dict[str, Stored] = {}
+    pending: list[tuple[Any, str, int]] = [(tree, "", 0)]
+    count = characters = 0
+    while pending:
+        level, prefix, depth = pending.pop()
+        if type(level) not in (dict, OrderedDict) or not level or set(map(type, level)) != {str}:
+            return None
+        names = "".join(level)
+        is_last = set(map(type, level.values())) == {Stored}
+        if "/" in names and not (is_last and not depth):
+            return None  # two paths may be the same text
+        count += len(level) + (names.count(".") if dotted else 0)
+        characters += len(names) + len(prefix) * len(level)
+        if (
+            count > _MOST
+            or characters > _MOST_CHARACTERS
+            or depth + _most_dots(level, names, dotted=dotted) >= _DEEPEST
+        ):
+            return None
+        if is_last:
+            found.update(zip(map(prefix.__add__, level), level.values(), strict=True))
+            continue
+        for name, value in level.items():
+            if type(value) is Stored:
+                found[prefix + name] = value
+            else:
+                pending.append((value, f"{prefix}{name}/", depth + 1))
+    return found
+
+
+def _most_dots(names: Iterable[str], joined: str, *, dotted: bool) -> int:
+    """How many dots a name has at most, which stand for levels."""
+    return max(name.count(".") for name in names) if dotted and "." in joined else 0
 
 
 class _Maker:

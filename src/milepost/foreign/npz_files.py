@@ -28,7 +28,6 @@ from milepost.errors import CorruptCheckpointError, MilepostError
 from milepost.foreign import zip_content
 from milepost.foreign.kinds import first_record
 from milepost.foreign.near_reads import NearReads
-from milepost.foreign.nested import nested
 from milepost.foreign.opaque import OBJECT_ARRAY, Opaque, unread_array
 from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
@@ -103,6 +102,7 @@ class NpzFile:
         self._file = file
         self._checked: set[int] = set()
         self._near = NearReads(file, _BLOCK)
+        self._small = NearReads(file, zip_content.SMALL)
         self._form = functools.lru_cache(maxsize=_MOST_FORMS)(_form)
         try:
             self.tree = _tree(
@@ -134,7 +134,7 @@ class NpzFile:
         place: Place = tensor.place
         if place.start in self._checked:
             return
-        zip_content.check(self._file, place.record, place.start, _WHAT)
+        zip_content.check(self._file, place.record, place.start, _WHAT, self._small)
         self._checked.add(place.start)
 
     def check_rest(self) -> None:
@@ -293,10 +293,30 @@ def _tree(arrays: dict[str, Any]) -> dict[str, Any]:
     """The arrays as nested dicts, by the levels of their names. If one array would be below another, they are one dict by whole names."""
     if not any("/" in name for name in arrays):
         return arrays
-    levels = {name: tuple(name.split("/")) for name in arrays}
-    if any(not all(each) or len(each) > _DEEPEST for each in levels.values()):
-        return arrays
-    above = {each[:depth] for each in levels.values() for depth in range(1, len(each))}
-    if any(each in above for each in levels.values()):
-        return arrays
-    return nested((levels[name], each) for name, each in arrays.items())
+    root: dict[str, Any] = {}
+    levels = {"": root}
+    for name, each in arrays.items():
+        above, slash, last = name.rpartition("/")
+        level = levels.get(above)
+        if level is None:
+            level = _level(levels, above)
+        if level is None or last in level or not last or (slash and not above):
+            return arrays
+        level[last] = each
+    return root
+
+
+def _level(levels: dict[str, dict[str, Any]], path: str) -> dict[str, Any] | None:
+    """Makes the dict at a path, and those above it. None if this is no path, or an array has it."""
+    steps = path.split("/")
+    if not all(steps) or len(steps) >= _DEEPEST:
+        return None
+    level = levels[""]
+    for count, step in enumerate(steps, 1):
+        above, level_path = level, "/".join(steps[:count])
+        if level_path not in levels:
+            if step in above:
+                return None
+            above[step] = levels[level_path] = {}
+        level = levels[level_path]
+    return level

@@ -17,7 +17,7 @@ from milepost.bundle.slices import Box, index_of, ranges, start_of_run
 from milepost.bundle.transfer import read_chunks
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.items import ROOT, Item, is_flat, items_of, walked
+from milepost.foreign.items import ROOT, Item, items_of, tensors_alone, walked
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
 from milepost.foreign.rebuilt import refusal
@@ -60,8 +60,8 @@ class ForeignReader:
         self._plain: dict[str, Any] = {}
         self._objects: dict[str, Opaque] = {}
         self._root: Item | None = None
-        if is_flat(file.tree):
-            self._stored.update(file.tree)
+        if (tensors := tensors_alone(file.tree, dotted=file.dotted)) is not None:
+            self._stored = tensors
             return
         try:
             self._root = items_of(file.tree, dotted=file.dotted)
@@ -83,7 +83,7 @@ class ForeignReader:
 
     @property
     def root(self) -> Item:
-        """The tree of everything in the file. That of a dict of tensors is made when it is asked for: a list of them needs none."""
+        """The tree of everything in the file. That of tensors alone is made when it is asked for: a list of them needs none."""
         if self._root is None:
             self._root = items_of(self._file.tree, dotted=self._file.dotted)
         return self._root
@@ -113,7 +113,9 @@ class ForeignReader:
     @property
     def is_nested(self) -> bool:
         """Whether the file holds lists or dicts inside each other, and not only tensors by name."""
-        return self._root is not None and any(not each.is_leaf for each in self._root.members)
+        if self._root is None:
+            return any(isinstance(each, Mapping) for each in self._file.tree.values())
+        return any(not each.is_leaf for each in self._root.members)
 
     @property
     def stored_bytes(self) -> int:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Container, Iterator
 from typing import Final
 
+from milepost.bundle.counting import counter
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.near_reads import NearReads
@@ -17,6 +18,8 @@ from milepost.storage import ReadableFile
 
 _AT_ONCE: Final = 1 << 20
 """The most bytes that are decompressed at once."""
+SMALL: Final = 1 << 16
+"""The bytes up to which records are read together with those that follow them, to compare their checksums."""
 _BLOCK: Final = 4096
 """Bytes of the file that are read at once for the headers of records."""
 
@@ -78,15 +81,27 @@ def content(file: ReadableFile, record: ZipRecord, start: int, what: str) -> Ite
         raise CorruptCheckpointError(f"a record of {what} is shorter than its directory says")
 
 
-def check(file: ReadableFile, record: ZipRecord, start: int, what: str) -> None:
-    """Reads a record, and compares its checksum. Arguments are those of `check_readable`.
+def check(file: ReadableFile, record: ZipRecord, start: int, what: str, reads: NearReads | None = None) -> None:
+    """Reads a record, and compares its checksum.
+
+    Args:
+        file: See `content`, like ``record``, ``start`` and ``what``.
+        record: The record.
+        start: The position of its first byte.
+        what: What errors call the archive.
+        reads: Reads small records, if many of them are checked.
 
     Raises:
         CorruptCheckpointError: The checksum is wrong.
     """
     crc = 0
-    for chunk in content(file, record, start, what):
-        crc = zlib.crc32(chunk, crc)
+    if reads is not None and record.method == STORED and record.stored <= SMALL:
+        if (count := counter()) is not None:
+            count(record.stored)
+        crc = zlib.crc32(reads.read(start, record.stored))
+    else:
+        for chunk in content(file, record, start, what):
+            crc = zlib.crc32(chunk, crc)
     if crc != record.crc:
         raise CorruptCheckpointError(
             f"{what} is damaged at byte {start}: wrong checksum",

@@ -46,7 +46,9 @@ class Net(nn.Module):
         self.out = nn.Linear(8, 3)
 
     def forward(self, x):
-        return self.out(self.dropout(self.norm(self.lstm(x)[0][:, -1])))
+        with torch.autocast("cpu", enabled=False):  # PyTorch has no LSTM in bfloat16 for processors without AVX-512
+            states = self.lstm(x)[0]
+        return self.out(self.dropout(self.norm(states[:, -1])))
 
 
 def build():

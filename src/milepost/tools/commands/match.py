@@ -8,6 +8,7 @@ from typing import Any
 
 from milepost.checkpoint.checkpoint import view_of
 from milepost.checkpoint.reader import resolve
+from milepost.checkpoint.tree_checkpoint import is_of_series
 from milepost.engine.load import open_any, preview
 from milepost.engine.offers import offered
 from milepost.engine.options import CheckpointOptions, resolved
@@ -46,7 +47,8 @@ def add(commands: Any) -> None:
             0: "every saved value and every live value would be matched",
             1: "some would not, or --rename, --ignore or --only names nothing",
         },
-        "The module is imported, so its code runs. No value of the checkpoint is read.",
+        "The module is imported, so its code runs. No value of the checkpoint is read. Without a save_counter in the checkpoint, as after "
+        "write() or save_weights(), it is matched as read() does.",
     )
     add_checkpoint(command, text=FILES)
     command.add_argument(
@@ -65,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
     path = newest_of_orbax(LOCAL_STORAGE, resolve(options.checkpoint, LOCAL_STORAGE, "files"))
     translation = _translation(options, path)
     checkpoint = checkpoint_named(options.object)
-    _ = checkpoint.save_counter  # which every restore makes
+    if is_of_series(path, LOCAL_STORAGE):
+        _ = checkpoint.save_counter  # restore() makes it, and read() does not
     with unused_names_collected() as unused:
         try:
             report = preview(path, lambda: view_of(checkpoint), resolved(CheckpointOptions()), translation)

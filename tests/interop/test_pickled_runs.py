@@ -13,6 +13,10 @@ from milepost import MilepostError
 from milepost.foreign import pickled
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.pickled import BYTES_EACH, PickledData, _Machine
+from milepost.foreign.stored import Stored
+from milepost.foreign.torch_archive import TorchArchive
+from milepost.foreign.zip_directory import Archive
+from milepost.storage import LOCAL_STORAGE
 
 torch = pytest.importorskip("torch")
 
@@ -68,15 +72,17 @@ def shown(value):
     places = {}
 
     def text(each):
+        if not isinstance(each, (Opaque, dict, list)):
+            return f"tuple {[*map(text, each)]}" if type(each) is tuple else f"{type(each).__name__} {each!r}"
+        is_new = id(each) not in places
+        name = f"{type(each).__name__} {places.setdefault(id(each), len(places))}"
+        if not is_new:  # it may hold itself
+            return name
         if isinstance(each, Opaque):
-            return (
-                f"{type(each).__name__} {places.setdefault(id(each), len(places))}: {each.name} {text(each.arguments)}"
-            )
+            return f"{name}: {each.name} {text(each.arguments)}"
         if isinstance(each, dict):
-            return f"dict {places.setdefault(id(each), len(places))}: {[(text(k), text(v)) for k, v in each.items()]}"
-        if type(each) in (tuple, list):
-            return f"{type(each).__name__} {[*map(text, each)]}"
-        return f"{type(each).__name__} {each!r}"
+            return f"{name}: {[(text(k), text(v)) for k, v in each.items()]}"
+        return f"{name}: {[*map(text, each)]}"
 
     return text(value)
 
@@ -165,6 +171,81 @@ def test_a_damaged_file_has_the_same_values_costs_and_errors(state, draw):
 
 
 SIX = pickled_of({"first": FIRST, "second": {f"w{place}": torch.zeros(2, 2) for place in range(6)}})
+
+
+SHARED = torch.ones(4)
+MEMBERS = {
+    "plain": lambda: torch.ones(2, 3),
+    "of another type": lambda: torch.ones(3, dtype=torch.bfloat16),
+    "part of a storage": lambda: torch.arange(24.0)[4:8],
+    "another part": lambda: torch.arange(24.0)[8:12],
+    "shared": lambda: SHARED,
+    "transposed": lambda: torch.arange(24.0).view(4, 6).t(),
+    "repeated": lambda: torch.ones(1).expand(5),
+    "scalar": lambda: torch.tensor(3),
+    "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
+    "quantised": lambda: torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8),
+}
+
+
+def opened(path):
+    """What a file of PyTorch holds: each value with its place; or the error that it is refused with."""
+    file = LOCAL_STORAGE.open(str(path))
+    try:
+        archive = TorchArchive(Archive(file))
+    except MilepostError as error:
+        return type(error), error.problem, error.expected, error.found
+    try:
+        values = {
+            group: {name: (each.spec, each.local, each.place) if isinstance(each, Stored) else shown(each)
+                    for name, each in members.items()}
+            for group, members in archive.tree.items()
+        }  # fmt: skip
+        return values, archive._storages.records
+    finally:
+        archive.close()
+
+
+def saved(state, path, change=lambda name, data: (name, data)):
+    """A file of PyTorch whose records are changed on the way."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    with zipfile.ZipFile(buffer) as source, zipfile.ZipFile(path, "w") as target:
+        for name in source.namelist():
+            changed = change(name, source.read(name))
+            if changed is not None:
+                target.writestr(*changed)
+    return path
+
+
+@given(st.lists(st.sampled_from([*MEMBERS]), min_size=2, max_size=12))
+def test_many_tensors_are_what_each_is_alone(tmp_path_factory, kinds):
+    state = {"first": FIRST, "second": {f"w{place}": MEMBERS[kind]() for place, kind in enumerate(kinds)}}
+    path = saved(state, tmp_path_factory.mktemp("torch") / "state.pt")
+    found = opened(path)
+    with patch.object(pickled, "run_at", lambda *_: None):
+        assert opened(path) == found
+    assert len(found[0]["second"]) == len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda name, data: None if name.endswith("/data/65") else (name, data), "missing or cut off"),
+        (lambda name, data: (name, data[:4]) if name.endswith("/data/65") else (name, data), "missing or cut off"),
+        (lambda name, data: (name, data.replace(b"FloatStorage", b"FleetStorage")), ""),
+    ],
+    ids=["no record", "short record", "unknown class"],
+)
+def test_a_file_with_a_bad_storage_is_refused_alike(tmp_path, harm, said):
+    path = saved(
+        {"first": FIRST, "second": {f"w{place}": torch.ones(2, 2) for place in range(9)}}, tmp_path / "a.pt", harm
+    )
+    found = opened(path)
+    with patch.object(pickled, "run_at", lambda *_: None):
+        assert opened(path) == found
+    if said:
+        assert said in found[1]
 
 
 @pytest.mark.parametrize("limit", ["_MOST_MADE", "_MOST_MEMO"])

@@ -26,10 +26,9 @@ from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import zip_content
 from milepost.foreign.hdf5 import MAGIC, Hdf5File, Place
-from milepost.foreign.near_reads import NearReads
 from milepost.foreign.stored import Stored
 from milepost.foreign.windows import Window
-from milepost.foreign.zip_directory import LOCAL_HEADER, Archive, ZipRecord, read_directory, start_of
+from milepost.foreign.zip_directory import Archive, ZipRecord, read_directory, starts_of
 from milepost.storage import ReadableFile
 
 _MODEL: Final = "config.json"
@@ -185,7 +184,7 @@ def _weights_of(file: ReadableFile) -> Record:
             found="a compressed record" if record is not None else "no such record",
             remedy="load it with keras.models.load_model(path), and save the model with milepost",
         )
-    start = start_of(record, NearReads(file, LOCAL_HEADER))
+    (start,) = starts_of([record], file)
     if start + record.size > file.size:
         raise CorruptCheckpointError("the .keras archive is truncated", expected=f"{start + record.size} bytes")
     return Record(start, record.size, record.crc)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import ast
 import functools
 import math
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -31,7 +30,7 @@ from milepost.foreign.near_reads import NearReads
 from milepost.foreign.opaque import OBJECT_ARRAY, Opaque, unread_array
 from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
-from milepost.foreign.zip_directory import STORED, Archive, ZipRecord, start_of
+from milepost.foreign.zip_directory import STORED, Archive, ZipRecord, starts_of
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
@@ -45,8 +44,8 @@ _MOST_EXPANDED: Final = 1100
 _SMALL: Final = 1 << 20
 """The most bytes of an array to which this limit does not apply."""
 _DEEPEST: Final = 90
-_USUAL: Final = 256
-"""The bytes that are looked at first for a header. NumPy writes 128, if the shape has fewer than some ten dimensions."""
+_USUAL: Final = 128
+"""The bytes that are looked at first for a header. NumPy writes as many, if the shape has fewer than some ten dimensions."""
 _BLOCK: Final = 4096
 """Bytes of the file that are read at once for headers. A system reads as many from a disk for one header."""
 _MOST_FORMS: Final = 256
@@ -104,10 +103,18 @@ class NpzFile:
         self._near = NearReads(file, _BLOCK)
         self._small = NearReads(file, zip_content.SMALL)
         self._form = functools.lru_cache(maxsize=_MOST_FORMS)(_form)
+        self._known: dict[bytes, tuple[_Form, int]] = {}
         try:
-            self.tree = _tree(
-                {name.removesuffix(_ENDING): self._described(name, each) for name, each in _records(archive)}
-            )
+            records = _records(archive)
+            starts = starts_of(records.values(), file)
+            arrays = {}
+            for (name, record), start in zip(records.items(), starts, strict=True):
+                key = name.removesuffix(_ENDING)
+                try:
+                    arrays[key] = self._array(record, start)
+                except MilepostError as error:
+                    raise error.with_context(key=key) from None
+            self.tree = _tree(arrays)
         except MilepostError as error:
             file.close()
             raise error.with_context(file=file.path) from None
@@ -146,14 +153,7 @@ class NpzFile:
     def close(self) -> None:
         self._file.close()
 
-    def _described(self, name: str, record: ZipRecord) -> Any:
-        try:
-            return self._array(record)
-        except MilepostError as error:
-            raise error.with_context(key=name.removesuffix(_ENDING)) from None
-
-    def _array(self, record: ZipRecord) -> Any:
-        start = start_of(record, self._near)
+    def _array(self, record: ZipRecord, start: int) -> Any:
         zip_content.check_readable(record, start, self._file, _WHAT)
         if record.size > max(_SMALL, _MOST_EXPANDED * record.stored):
             raise CorruptCheckpointError(
@@ -161,38 +161,45 @@ class NpzFile:
                 expected=f"at most {_MOST_EXPANDED} times {record.stored} bytes",
                 found=record.size,
             )
-        described, header = _header(self._beginning(record, start))
-        form = self._form(described)
-        found, shape = form.dtype, form.shape
-        if found.hasobject:
+        form, header = self._beginning(record, start)
+        if form.dtype.hasobject:
             return Opaque(OBJECT_ARRAY, sealed=True)
         if form.nbytes != record.size - header:
             raise CorruptCheckpointError(
                 "a .npy header does not fit the bytes that follow it",
-                expected=f"{form.nbytes} bytes for {found} of shape {shape}",
+                expected=f"{form.nbytes} bytes for {form.dtype} of shape {form.shape}",
                 found=record.size - header,
             )
-        if found.kind in "SU":
-            zip_content.check(self._file, record, start, _WHAT)
-            self._checked.add(start)
-            return self._texts(Place(record, start, header, swapped=False, fortran=form.fortran), found, shape)
-        if form.spec is None:
-            return unread_array(found)
-        return Stored(form.spec, Place(record, start, header, not found.isnative, form.fortran and len(shape) > 1))
+        if form.spec is not None:
+            return Stored(form.spec, Place(record, start, header, form.swapped, form.fortran))
+        if form.dtype.kind not in "SU":
+            return unread_array(form.dtype)
+        zip_content.check(self._file, record, start, _WHAT)
+        self._checked.add(start)
+        return self._texts(Place(record, start, header, swapped=False, fortran=form.fortran), form.dtype, form.shape)
 
-    def _beginning(self, record: ZipRecord, start: int) -> bytes:
-        """The first bytes of a record, among them the header."""
+    def _beginning(self, record: ZipRecord, start: int) -> tuple[_Form, int]:
+        """What the header of an array says, and where the elements begin."""
         most = min(record.size, _LONGEST + 16)
-        if record.method == STORED:
-            beginning = self._near.read(start, min(most, _USUAL)).tobytes()
+        if record.method != STORED:
+            beginning = b""
+            for chunk in zip_content.content(self._file, record, start, _WHAT):
+                beginning += bytes(chunk[: _LONGEST + 16])
+                if len(beginning) >= most:
+                    break
+            return self._described(beginning)
+        beginning = bytes(self._near.read(start, min(most, _USUAL)))
+        known = self._known.get(beginning)
+        if known is None:
             is_whole = len(beginning) == most or _end_of_header(beginning) <= len(beginning)
-            return beginning if is_whole else self._near.read(start, most).tobytes()
-        beginning = b""
-        for chunk in zip_content.content(self._file, record, start, _WHAT):
-            beginning += bytes(chunk[: _LONGEST + 16])
-            if len(beginning) >= most:
-                break
-        return beginning
+            known = self._described(beginning if is_whole else bytes(self._near.read(start, most)))
+            if known[1] == len(beginning) and len(self._known) < _MOST_FORMS:
+                self._known[beginning] = known
+        return known
+
+    def _described(self, beginning: bytes) -> tuple[_Form, int]:
+        header, end = _header(beginning)
+        return self._form(header), end
 
     def _texts(self, place: Place, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         """An array of text. Files have few and small ones, so it is read at once."""
@@ -219,9 +226,9 @@ class NpzFile:
             position += len(chunk)
 
 
-def _records(archive: Archive) -> Iterator[tuple[str, ZipRecord]]:
+def _records(archive: Archive) -> dict[str, ZipRecord]:
     try:
-        yield from archive.records.items()
+        return archive.records
     except CorruptCheckpointError as error:
         raise CorruptCheckpointError(
             "the .npz file is cut off or damaged: its directory is missing or wrong",
@@ -237,7 +244,8 @@ class _Form(NamedTuple):
     Attributes:
         dtype: The element type.
         shape: The shape.
-        fortran: Whether the first index changes fastest.
+        fortran: Whether the first of several indices changes fastest.
+        swapped: Whether a machine of the other byte order wrote them.
         nbytes: The bytes of all elements.
         spec: The element type and shape in milepost; None if it reads no such arrays.
     """
@@ -245,6 +253,7 @@ class _Form(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     fortran: bool
+    swapped: bool
     nbytes: int
     spec: TensorSpec | None
 
@@ -252,7 +261,7 @@ class _Form(NamedTuple):
 def _form(header: bytes) -> _Form:
     dtype, shape, fortran = _parsed(header)
     spec = TensorSpec(DType.of(dtype.newbyteorder("=")), shape) if dtype.kind in "biufc" else None
-    return _Form(dtype, shape, fortran, math.prod(shape) * dtype.itemsize, spec)
+    return _Form(dtype, shape, fortran and len(shape) > 1, not dtype.isnative, math.prod(shape) * dtype.itemsize, spec)
 
 
 def _end_of_header(data: bytes) -> int:

@@ -162,16 +162,16 @@ class Values(NamedTuple):
 def values_of(
     run: Run,
     pushed: Callable[[bytes], Sequence[Any]],
-    resolve: Callable[[Any], Any],
-    call: Callable[[Name, tuple[Any, ...]], Any],
+    resolve: Callable[[Sequence[Any]], Sequence[Any]],
+    call: Callable[[Sequence[Name], Sequence[tuple[Any, ...]]], Sequence[Any]],
 ) -> Values:
     """Makes what the instructions of a run make.
 
     Args:
         run: The run.
         pushed: Returns what some instructions push that take nothing from the stack.
-        resolve: See `PickledData`.
-        call: See `PickledData`.
+        resolve: Returns the objects of some persistent ids.
+        call: Returns the results of some calls.
 
     Raises:
         TypeError: What is to be called has no name.
@@ -190,7 +190,7 @@ def values_of(
     if {*map(type, functions), *map(type, makers)} != {Name}:
         raise TypeError("a call of something that has no name")
     identities = [*zip(kinds, classes, run.keys, devices, lengths, strict=True)]
-    storages = [*map(resolve, identities)]
-    hooks = [call(each, ()) for each in makers]
+    storages = resolve(identities)
+    hooks = call(makers, [()] * len(makers))
     arguments = [*zip(storages, offsets, sizes, strides, flags, hooks, strict=True)]
-    return Values(identities, storages, sizes, strides, hooks, arguments, [*map(call, functions, arguments)])
+    return Values(identities, storages, sizes, strides, hooks, arguments, call(functions, arguments))

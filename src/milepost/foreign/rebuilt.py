@@ -9,7 +9,8 @@ Source: PyTorch 2.13, ``torch/_weights_only_unpickler.py``, ``torch/_utils.py``.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from milepost.errors import UnsupportedError
@@ -22,6 +23,7 @@ from milepost.foreign.torch_tensors import (
     DTYPES,
     TorchStorage,
     tensor,
+    tensors,
     unknown_storage,
 )
 from milepost.plain_state.keys import KeyCheck
@@ -29,6 +31,10 @@ from milepost.plain_state.keys import KeyCheck
 METADATA: Final = "_metadata"
 """The attribute of a state dict that holds the version of each module."""
 _BUILT_INS: Final = ("builtins", "__builtin__")
+_TENSORS: Final = ("torch._utils", "_rebuild_tensor_v2")
+_WITHOUT_FLAGS: Final = 6
+"""The arguments of a tensor that is stored as it is: its storage, offset, shape and strides, whether it needs a gradient, and its hooks."""
+_EMPTY_DICTS: Final = ("collections", "OrderedDict")
 
 
 class Symbol(str):
@@ -68,6 +74,24 @@ def call(name: Name, arguments: tuple[Any, ...]) -> Any:
         if any(isinstance(each, (Opaque, Name)) and not isinstance(each, Unbuilt) for each in arguments):
             return Opaque(name, arguments)
         raise
+
+
+def call_all(names: Sequence[Name], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The results of calls, as `call` returns each. Very many tensors, or empty dicts, take less time together.
+
+    Raises:
+        Exception: Whatever `call` raises for one of the calls.
+    """
+    if len({*map(id, names)}) == 1:
+        function = (names[0].module, names[0].name)
+        if function == _TENSORS and {*map(len, arguments)} == {_WITHOUT_FLAGS}:
+            storages, offsets, sizes, strides, *_ = zip(*arguments, strict=True)
+            if {*map(type, storages)} == {TorchStorage} and {*map(type, offsets)} == {int}:
+                with suppress(UnsupportedError):
+                    return tensors(storages, offsets, sizes, strides)
+        elif function == _EMPTY_DICTS and not any(arguments):
+            return [OrderedDict() for _ in arguments]
+    return [*map(call, names, arguments)]
 
 
 def build(obj: Any, state: Any) -> Any:
@@ -253,7 +277,7 @@ def _layout(name: Any) -> Symbol:
 
 _MAKERS: Final[dict[tuple[str, ...], Callable[..., Any]]] = {
     ("torch._utils", "_rebuild_tensor"): _tensor_v2,
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor_v2,
+    _TENSORS: _tensor_v2,
     ("torch._utils", "_rebuild_tensor_v3"): _tensor_v3,
     ("torch._utils", "_rebuild_parameter"): _parameter,
     ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
@@ -262,7 +286,7 @@ _MAKERS: Final[dict[tuple[str, ...], Callable[..., Any]]] = {
     ("torch", "Size"): _collection(tuple),
     ("torch", "device"): _device,
     ("torch.serialization", "_get_layout"): _layout,
-    ("collections", "OrderedDict"): _collection(OrderedDict),
+    _EMPTY_DICTS: _collection(OrderedDict),
     ("collections", "Counter"): _collection(Counter),
     ("collections", "defaultdict"): _defaultdict,
     ("_codecs", "encode"): _encode,

@@ -13,24 +13,23 @@ from __future__ import annotations
 
 import sys
 import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import rebuilt, zip_content
 from milepost.foreign.kinds import first_record
-from milepost.foreign.near_reads import NearReads
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
-from milepost.foreign.torch_tensors import storage_of
-from milepost.foreign.zip_directory import Archive, start_of
+from milepost.foreign.torch_tensors import TorchStorage, storage_of
+from milepost.foreign.zip_directory import Archive, ZipRecord, starts_of
 from milepost.storage import ReadableFile
 
 _DATA: Final = "data.pkl"
-_BLOCK: Final = 4096
-"""Bytes of the file that are read at once for headers. A system reads as many from a disk for one header."""
 _OTHERS: Final = (".npy", ".json", ".xml", ".txt", ".md")
 """How the name of the first record ends in archives of other programs."""
 
@@ -64,7 +63,6 @@ class TorchArchive:
         self.paths = [file.path]
         self._file = file
         self._label = label
-        self._headers = NearReads(file, _BLOCK)
         try:
             entries = self._entries = archive.records
             found = next((name for name in entries if name.endswith(f"/{_DATA}")), None)
@@ -78,12 +76,21 @@ class TorchArchive:
                     found="the record constants.pkl, which programs have",
                     remedy="load it with torch.jit.load and save its state_dict()",
                 )
+            self._records = _plain(entries, file)
             order = self._read(f"{folder}byteorder") if f"{folder}byteorder" in entries else b"little"
             self._storages = TorchStorages(file, swapped=order.decode(errors="replace") != sys.byteorder)
             self._folder = f"{folder}data/"
             data = self._read(f"{folder}{_DATA}")
-            self.tree = PickledData(data, rebuilt.meaning, rebuilt.call, rebuilt.build, self._storage).read()
-            del self._entries  # what the tensors need is in the storages
+            self.tree = PickledData(
+                data,
+                rebuilt.meaning,
+                rebuilt.call,
+                rebuilt.build,
+                self._storage,
+                call_all=rebuilt.call_all,
+                resolve_all=self._storages_of,
+            ).read()
+            del self._entries, self._records  # what the tensors need is in the storages
         except MilepostError as error:
             file.close()
             raise error.with_context(file=file.path) from None
@@ -122,22 +129,45 @@ class TorchArchive:
             if isinstance(cls, Name):
                 return Opaque(cls, sealed=True)
             raise
-        record = self._storages.records.get(storage.key) or self._record(f"{self._folder}{key}")
-        self._storages.add(storage, record)
+        self._storages.add(storage, self._record(f"{self._folder}{key}"))
         return storage
 
+    def _storages_of(self, identities: Sequence[Any]) -> Sequence[Any]:
+        """The same for many storages. If all are usual ones, what those of one class and length have in common is made once."""
+        kinds, classes, keys, _, counts = zip(*identities, strict=True)
+        if {*kinds} == {"storage"} and {*map(type, keys)} == {str}:
+            records = [
+                record for name in map(self._folder.__add__, keys) if (record := self._records.get(name)) is not None
+            ]
+            alike = [*zip(map(id, classes), counts, strict=True)]
+            with suppress(UnsupportedError):
+                first = {
+                    each: storage_of(cls, "", each[1]) for each, cls in dict(zip(alike, classes, strict=True)).items()
+                }
+                storages = [
+                    TorchStorage(self._label + key, known.dtype, known.nbytes)
+                    for key, known in zip(keys, map(first.__getitem__, alike), strict=True)
+                ]
+                if len(records) == len(storages):
+                    self._storages.add_all(storages, records)
+                    return storages
+        return [*map(self._storage, identities)]
+
     def _record(self, name: str) -> Record | None:
-        info = self._entries.get(name)
-        if info is None:
-            return None
-        if not info.is_plain:
+        """A record of the archive; None if there is none of this name.
+
+        Raises:
+            UnsupportedError: It is compressed or encrypted.
+        """
+        record = self._records.get(name)
+        if record is None and name in self._entries:
             raise UnsupportedError(
                 "a record of this archive is compressed or encrypted, which PyTorch never does",
                 expected="a plain record",
                 found=f"{name!r:.80}",
                 remedy="use the file that torch.save wrote, not a repacked copy",
             )
-        return Record(start_of(info, self._headers), info.size, info.crc)
+        return record
 
     def _read(self, name: str) -> bytes:
         """Reads a whole record, and verifies its checksum."""
@@ -147,3 +177,12 @@ class TorchArchive:
         if record.crc not in (UNKNOWN, crc := zlib.crc32(data)):
             raise wrong_checksum(record, crc)
         return data
+
+
+def _plain(entries: Mapping[str, ZipRecord], file: ReadableFile) -> dict[str, Record]:
+    """The records that are neither compressed nor encrypted, with the positions of their first bytes."""
+    plain = {name: entry for name, entry in entries.items() if entry.is_plain}
+    starts = starts_of(plain.values(), file)
+    return {
+        name: Record(start, entry.size, entry.crc) for (name, entry), start in zip(plain.items(), starts, strict=True)
+    }

@@ -13,15 +13,13 @@ from milepost.bundle.counting import counter
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.near_reads import NearReads
-from milepost.foreign.zip_directory import DEFLATED, STORED, ZipRecord, read_directory, start_of
+from milepost.foreign.zip_directory import DEFLATED, STORED, ZipRecord, read_directory, starts_of
 from milepost.storage import ReadableFile
 
 _AT_ONCE: Final = 1 << 20
 """The most bytes that are decompressed at once."""
 SMALL: Final = 1 << 16
 """The bytes up to which records are read together with those that follow them, to compare their checksums."""
-_BLOCK: Final = 4096
-"""Bytes of the file that are read at once for the headers of records."""
 
 
 def check_readable(record: ZipRecord, start: int, file: ReadableFile, what: str) -> None:
@@ -124,9 +122,8 @@ def check_others(file: ReadableFile, done: Container[int], what: str, unknown: i
         CorruptCheckpointError: A checksum is wrong. The key is the name of the record.
         UnsupportedError: A record cannot be read.
     """
-    headers = NearReads(file, _BLOCK)
-    for name, record in read_directory(file).items():
-        start = start_of(record, headers)
+    records = read_directory(file)
+    for (name, record), start in zip(records.items(), starts_of(records.values(), file), strict=True):
         if start in done or record.crc == unknown:
             continue
         try:

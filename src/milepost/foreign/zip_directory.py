@@ -3,6 +3,7 @@
 ::
 
     archive  := {local header  data}  {entry}  (zip64 end)?  (locator)?  end   the entries are the directory
+    local header := "PK\\3\\4"  22 bytes, as in the entry  lengths of name and extra:u16^2  name  extra
     entry    := "PK\\1\\2"  versions:u16^2  flags:u16  method:u16  time:u32  crc:u32  compressed size:u32  size:u32
                 lengths of name, extra and comment:u16^3  disk:u16  attributes:u16  more attributes:u32  offset:u32
                 name  extra  comment
@@ -27,7 +28,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.foreign.near_reads import NearReads
 from milepost.storage import ReadableFile
 
 MOST_RECORDS: Final = 500_000
@@ -58,15 +58,20 @@ _ENTRY: Final = np.dtype(
         ("offset", "<u4"),
     ]
 )
-_SIGNATURE: Final = b"PK\1\2"
+_SIGNATURE: Final = int.from_bytes(b"PK\1\2", "little")
 _BEFORE_LENGTHS: Final = 28
 """The bytes of an entry before the lengths of its name, extra field and comment."""
 _LENGTHS: Final = struct.Struct("<3H")
 _WIDE: Final = ("size", "stored", "offset")
 """The fields that may be in the extra field, in its order."""
 LOCAL_HEADER: Final = 30
-"""The bytes before the name of a record. The last four are the lengths of the name and the extra field."""
-_LENGTHS_AFTER: Final = struct.Struct(f"<{LOCAL_HEADER - 4}x2H")
+"""The bytes before the name of a record."""
+_LENGTHS_AFTER: Final = (26, 28)
+"""Where the lengths of the name and of the extra field are in them."""
+_NEAR: Final = 4096
+"""Bytes between two local headers that are read together. A system reads as many from a disk for one header."""
+_AT_ONCE: Final = 1 << 20
+"""The most bytes that are read together."""
 _LONGEST_COMMENT: Final = 0xFFFF
 _ALL_ONES: Final = 0xFFFFFFFF
 _IN_ZIP64: Final = 1
@@ -126,10 +131,24 @@ class Archive:
         return read_directory(self.file)
 
 
-def start_of(record: ZipRecord, reads: NearReads) -> int:
-    """The position of the first byte of a record, after its local header."""
-    name, extra = _LENGTHS_AFTER.unpack(reads.read(record.offset, LOCAL_HEADER))
-    return int(record.offset + LOCAL_HEADER + name + extra)
+def starts_of(records: Iterable[ZipRecord], file: ReadableFile) -> list[int]:
+    """The positions of the first bytes of records, after their local headers. Headers that are near each other are read together."""
+    offsets = np.array([record.offset for record in records], np.int64)
+    order = np.argsort(offsets)
+    begins = offsets[order]
+    starts = np.empty_like(begins)
+    ends = np.append(np.flatnonzero(np.diff(begins) > _NEAR) + 1, len(begins))  # of runs of headers
+    place = 0
+    while place < len(begins):
+        begin = begins[place]
+        end = min(ends[np.searchsorted(ends, place, "right")], np.searchsorted(begins, begin + _AT_ONCE, "right"))
+        at = begins[place:end] - begin
+        data = np.frombuffer(file.read(int(begin), int(at[-1]) + LOCAL_HEADER), np.uint8)
+        name, extra = (data[at + field] + data[at + field + 1].astype(np.int64) * 256 for field in _LENGTHS_AFTER)
+        starts[order[place:end]] = begins[place:end] + LOCAL_HEADER + name + extra
+        place = end
+    found: list[int] = starts.tolist()
+    return found
 
 
 def read_directory(file: ReadableFile) -> dict[str, ZipRecord]:
@@ -184,6 +203,8 @@ def _records(directory: bytes, count: int, limit: int) -> dict[str, ZipRecord]:
     starts = _starts(directory, count)
     begins = [start + _ENTRY.itemsize for start in starts]
     entries = np.frombuffer(b"".join([directory[begin - _ENTRY.itemsize : begin] for begin in begins]), _ENTRY)
+    for place in np.flatnonzero(entries["signature"] != _SIGNATURE)[:1].tolist():
+        raise _damaged(f"no entry at byte {starts[place]} of its directory")
     ends = (np.array(begins, np.int64) + entries["name_length"]).tolist()
     names = _names(directory, begins, ends)
     size, stored, offset = (entries[name].astype(np.uint64) for name in _WIDE)
@@ -203,13 +224,11 @@ def _records(directory: bytes, count: int, limit: int) -> dict[str, ZipRecord]:
 def _starts(directory: bytes, count: int) -> list[int]:
     """Where the entries of a directory begin. Each tells where the next one does."""
     starts = []
-    position = 0
+    position, width, lengths = 0, _ENTRY.itemsize, _LENGTHS.unpack_from
     for _ in range(count):
         starts.append(position)
-        name, extra, comment = _LENGTHS.unpack_from(directory, position + _BEFORE_LENGTHS)
-        if not directory.startswith(_SIGNATURE, position):
-            raise _damaged(f"no entry at byte {position} of its directory")
-        position += _ENTRY.itemsize + name + extra + comment
+        name, extra, comment = lengths(directory, position + _BEFORE_LENGTHS)
+        position += width + name + extra + comment
     if position != len(directory):
         raise _damaged(f"{count} entries of {position} bytes in a directory of {len(directory)}")
     return starts

@@ -3,6 +3,8 @@
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -58,6 +60,62 @@ def test_damaged_and_missing_ones_are_found_without_reading_data(tmp_path, capsy
     rows = by_step(json_of(capsys, "ls", tmp_path, status=1))
     assert [row["state"] for row in rows.values()] == ["damaged", "missing", "complete", "complete"]
     assert str(data_of(paths[0])) in rows[10]["problem"]
+
+
+KILLED = """
+import os, sys
+import milepost
+from milepost.storage import LocalStorage
+
+remove = LocalStorage.remove
+
+def removed(self, path):
+    remove(self, path)
+    if path.endswith("ckpt-1.index"):
+        os._exit(9)
+
+LocalStorage.remove = removed
+manager = milepost.CheckpointManager(milepost.Checkpoint(v=milepost.Variable(1.0)), sys.argv[1], max_to_keep=2)
+for _ in range(3):
+    manager.save()
+"""
+
+
+@pytest.mark.parametrize(("command", "good"), [("ls", "complete"), ("verify", "whole")])
+def test_a_deletion_that_a_kill_cut_short_is_no_damage(tmp_path, capsys, command, good):
+    assert subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False).returncode == 9
+    found = json_of(capsys, command, tmp_path)["checkpoints"]
+    assert {os.path.basename(row["path"]): row["state"] for row in found} == {
+        "ckpt-1": "deleted",
+        "ckpt-2": good,
+        "ckpt-3": good,
+    }
+    assert "milepost repair" in output_of(capsys, command, tmp_path).err
+    assert main(["repair", str(tmp_path)]) == 0
+    capsys.readouterr()
+    rows = json_of(capsys, command, tmp_path)["checkpoints"]
+    assert [row["state"] for row in rows] == [good] * 2
+
+
+SAVING = """
+import sys
+import milepost
+
+manager = milepost.CheckpointManager(milepost.Checkpoint(v=milepost.Variable(1.0)), sys.argv[1], max_to_keep=2)
+manager.restore_or_initialize()
+for _ in range(300):
+    manager.save()
+"""
+
+
+@pytest.mark.parametrize("command", ["ls", "verify"])
+def test_a_manager_that_deletes_meanwhile_is_no_damage(tmp_path, capsys, command):
+    milepost.CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, max_to_keep=2).save()
+    program = subprocess.Popen([sys.executable, "-c", SAVING, tmp_path])
+    while program.poll() is None:
+        states = {row["state"] for row in json_of(capsys, command, tmp_path)["checkpoints"]}
+        assert states <= {"complete", "whole", "deleted"}
+    assert program.returncode == 0
 
 
 def test_a_missing_data_file_is_damage(tmp_path, capsys):

@@ -13,7 +13,7 @@ from milepost.bundle import find_prefixes, index_path, parse_data_path
 from milepost.bundle.names import INDEX_SUFFIX, v1_shards
 from milepost.engine.load import open_any
 from milepost.engine.metadata import read_metadata
-from milepost.engine.pins import pinned_in
+from milepost.engine.pins import notes, pinned_in
 from milepost.engine.saved_model import checkpoint_of, is_saved_model, prefix_of_variables
 from milepost.engine.series import known_checkpoints, no_checkpoint_error, split_number
 from milepost.engine.state_file import STATE_FILE
@@ -30,9 +30,10 @@ from milepost.foreign.orbax_layout import UNFINISHED
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tools.terminal import shown
 
-State = Literal["complete", "damaged", "missing", "not read", "not checked"]
+State = Literal["complete", "damaged", "missing", "deleted", "not read", "not checked"]
 """What is known without reading values. A checkpoint is complete if its index is undamaged, and each data file is there and as long as the index
-says; a file of another library, if its header or directory says where its values are, and the file is as long as that."""
+says; a file of another library, if its header or directory says where its values are, and the file is as long as that. It is deleted if a program
+has deleted it since it was listed, is deleting it, or was killed while it did."""
 _WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".msgpack", ".keras", ".h5", ".hdf5", ".npz")
 """The endings of files of other libraries that are listed."""
 _INDEX: Final = ".index.json"
@@ -216,8 +217,33 @@ def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
     except (UnsupportedError, StorageError) as error:
         state, problem = "not read", error
     size, modified = _stat(_files_of(storage, path))
+    if state == "damaged" and (deletion := deletion_of(path, storage)) is not None:
+        return Facts("deleted", size, modified, problem=deletion)
     is_missing = isinstance(problem, CheckpointNotFoundError) and not size
     return Facts("missing" if is_missing else state, size, modified, problem=problem)
+
+
+def deletion_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointNotFoundError | None:
+    """The problem of a checkpoint that was listed, and whose index is not there because a program deletes or has deleted it. Otherwise None."""
+    if storage.is_file(index_path(path)):
+        return None
+    directory, name = os.path.split(path)
+    try:
+        is_begun = any(os.path.basename(note.prefix) == name for note in notes(storage, directory or os.curdir))
+        state = known_checkpoints(storage, directory)
+    except MilepostError:
+        return None
+    if not is_begun and (state is None or path in state.newest_first()):
+        return None
+    return CheckpointNotFoundError(
+        "a program was killed while it deleted this checkpoint, or deletes it now"
+        if is_begun
+        else "a program has just deleted this checkpoint",
+        file=path,
+        remedy="the next manager of the directory completes the deletion; so does 'milepost repair'"
+        if is_begun
+        else None,
+    )
 
 
 def age_of(place: Place, facts: Facts) -> float | None:

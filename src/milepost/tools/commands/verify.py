@@ -15,7 +15,7 @@ from milepost.foreign import ForeignReader
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json
-from milepost.tools.inventory import facts_of, inventory_of, not_searched_note
+from milepost.tools.inventory import deletion_of, facts_of, inventory_of, not_searched_note
 from milepost.tools.remedies import for_command
 from milepost.tools.terminal import is_drawn, line, note, print_json, progress, shown
 
@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
         "read all data of checkpoints and compare every checksum",
         ["milepost verify ./tf_ckpts", "milepost verify ./tf_ckpts/ckpt-10 && echo whole"],
         {
-            0: "all are whole",
+            0: "all are whole, but for those that a program deletes",
             1: "one is damaged or missing, or the state file is malformed",
             3: "one could not be read for another reason, and none is known to be damaged",
         },
@@ -58,15 +58,18 @@ class _Result:
     size: int = 0
     seconds: float = 0.0
     error: MilepostError | None = None
+    is_deleted: bool = False
 
     @property
     def status(self) -> int:
-        if self.error is None:
+        if self.error is None or self.is_deleted:
             return SUCCESS
         return DIFFERS if isinstance(self.error, (CorruptCheckpointError, CheckpointNotFoundError)) else CANNOT
 
     @property
     def state(self) -> str:
+        if self.is_deleted:
+            return "deleted"
         if isinstance(self.error, CheckpointNotFoundError) and not self.size:
             return "missing"
         return {SUCCESS: "whole", DIFFERS: "damaged", CANNOT: "not read"}[self.status]
@@ -132,7 +135,8 @@ def _verified(path: str) -> _Result:
             else:
                 result.checksums = result.stored = len(keys)
     except MilepostError as error:
-        result.error = error
+        deletion = deletion_of(path)
+        result.error, result.is_deleted = deletion or error, deletion is not None
     result.seconds = time.perf_counter() - started
     return result
 
@@ -140,7 +144,7 @@ def _verified(path: str) -> _Result:
 def _print(result: _Result) -> None:
     if result.error is not None:
         line(f"{shown(result.path)}: {result.state}")
-        note(f"error: {for_command(result.error, 'verify')}")
+        note(f"{'note' if result.is_deleted else 'error'}: {for_command(result.error, 'verify')}")
         return
     rate = ""
     if is_drawn() and result.seconds > 0:

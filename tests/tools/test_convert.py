@@ -256,6 +256,26 @@ def test_if_nothing_can_be_held_nothing_is_written(tmp_path, capsys):
     assert not os.path.exists(tmp_path / "a.npz")
 
 
+@pytest.mark.parametrize("target", ["a.npz", "a.safetensors", "new"])
+def test_objects_that_are_not_read_stay_behind_and_are_named(tmp_path, capsys, target):
+    torch = pytest.importorskip("torch")
+    sparse = torch.eye(2).to_sparse()
+    torch.save({"w": torch.ones(2), "mask": sparse, "all": {"b": torch.ones(3), "mask": sparse}}, tmp_path / "a.pt")
+    found = json_of(capsys, "convert", tmp_path / "a.pt", tmp_path / target, status=1)
+    assert sorted(each["key"] for each in found["left_out"]) == ["all/mask", "mask"]
+    values = milepost.load(tmp_path / target)
+    values = values if "all" in values else {"w": values["w"], "all": {"b": values["all/b"]}}
+    assert (values["w"].tolist(), values["all"]["b"].tolist()) == ([1, 1], [1, 1, 1])
+
+
+@pytest.mark.parametrize("target", ["a.npz", "a.weights.h5", "new"])
+def test_if_nothing_is_read_the_remedy_is_another_file(tmp_path, capsys, target):
+    torch = pytest.importorskip("torch")
+    torch.save({"mask": torch.eye(2).to_sparse()}, tmp_path / "a.pt")
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / target)]) == 3
+    assert "remedy: load the file with PyTorch, and save plain tensors" in capsys.readouterr().err
+
+
 @pytest.mark.filterwarnings("ignore:.*names 'zzz'")
 @pytest.mark.parametrize("target", ["a.npz", "a.safetensors", "a.pt", "new"])
 def test_if_nothing_is_left_nothing_is_written(saved, tmp_path, capsys, target):

@@ -167,7 +167,6 @@ def test_it_says_what_a_restore_does_then(saved, capsys):
         ("ends", "raised SystemExit: 7"),
         ("none", "has no object of this name"),
         ("number", "cannot be restored"),
-        ("", "does not name an object"),
     ],
 )
 def test_what_is_no_object(saved, capsys, name, said):
@@ -176,6 +175,14 @@ def test_what_is_no_object(saved, capsys, name, said):
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("name", ["", "module", "module:", ":name"])
+def test_what_names_no_object_is_a_wrong_argument(saved, capsys, name):
+    with pytest.raises(SystemExit) as ended:
+        main(["match", saved[0], name])
+    assert ended.value.code == 2
+    assert f"expected MODULE:OBJECT, such as train:make_checkpoint, found '{name}'" in capsys.readouterr().err
 
 
 def test_a_module_that_is_not_there(saved):

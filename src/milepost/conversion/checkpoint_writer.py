@@ -13,12 +13,13 @@ from milepost.conversion.streamed import Source, StreamedArray
 from milepost.conversion.tensorflow_writer import checkpoint_files
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.sharding import MaxShardSizePolicy
+from milepost.foreign import ForeignReader
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.trees.structure import is_tuple, make_tuple
 
 
 def write(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:
-    """Writes a checkpoint.
+    """Writes a checkpoint. Objects that are not read are left out.
 
     Args:
         target: Its prefix.
@@ -31,16 +32,17 @@ def write(target: str, reader: BundleReader, names: Naming, most: int | None) ->
 
     Raises:
         CorruptCheckpointError: Some bytes of the checkpoint are damaged.
-        UnsupportedError: A value needs an object that only code in the file could make.
+        UnsupportedError: Two values would have the same name.
     """
     source = Source(reader)
+    unread = reader.unread if isinstance(reader, ForeignReader) else ()
 
     def make(key: str, name: str, read: Any) -> Any:
         is_plain = name != VARIABLE_VALUE or reader.spec(key).dtype.is_bytes
         return read() if is_plain else StreamedArray(source, key)
 
     def new_name(name: str, *, dotted: bool = False) -> str | None:
-        return names(name)
+        return None if name in unread else names(name)
 
     options = CheckpointOptions()
     if most is not None:

@@ -308,11 +308,14 @@ def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> Unsupp
     listed = [f"{called(key)}: {reason}" for key, reason in list(export.left_out.items())[:_MOST_LISTED]]
     more = len(export.left_out) - len(listed)
     remedy = "leave them out with ignore, or pass partial=True"
+    own = wanted.writer.remedy if wanted.writer is not None else ""
     if not export.tensors:
         remedy = "convert to another format, or give the values other names with rename"
+        if isinstance(reader, ForeignReader) and reader.objects.keys() >= export.left_out.keys():
+            own, remedy = "", f"load the file with {reader.library}, and save plain tensors of what these objects hold"
     return UnsupportedError(
         f"the format {wanted.format} cannot hold {'all' if export.tensors else 'any'} of the values; nothing was written",
         file=reader.prefix,
         found="; ".join(listed) + (f"; and {more} more" if more else ""),
-        remedy=(wanted.writer.remedy if wanted.writer is not None else "") or remedy,
+        remedy=own or remedy,
     )

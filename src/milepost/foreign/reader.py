@@ -139,6 +139,11 @@ class ForeignReader:
         return {key: str(opaque) for key, opaque in sorted(self._objects.items())}
 
     @property
+    def unread(self) -> set[str]:
+        """The keys of those objects of which nothing is read."""
+        return {item.key for item in walked(self.root) if item.is_unread} if self._objects else set()
+
+    @property
     def not_arrays(self) -> dict[str, str]:
         """What no array can hold, and what is no object of a class, by key: ``None``, and the empty ``[]``, ``()`` and ``{}``."""
         if self._root is None:  # all are tensors

@@ -128,6 +128,14 @@ def add_translation(command: argparse.ArgumentParser, function: str = "restore")
     )
 
 
+def object_of_module(text: str) -> str:
+    """The value of an argument that names a live object."""
+    module, _, name = text.partition(":")
+    if not (module and name):
+        raise argparse.ArgumentTypeError(f"expected MODULE:OBJECT, such as train:make_checkpoint, found {text!r}")
+    return text
+
+
 def _renaming(text: str) -> tuple[str, str]:
     old, equals, new = text.partition("=")
     if not equals:

@@ -26,13 +26,7 @@ def checkpoint_named(name: str) -> milepost.Checkpoint:
     Raises:
         UnsupportedError: There is no such object, or it, or its module, raises an error.
     """
-    module_name, colon, path = name.partition(":")
-    if not (colon and module_name and path):
-        raise UnsupportedError(
-            "this does not name an object of a module",
-            expected="MODULE:OBJECT, such as train:make_checkpoint",
-            found=repr(name),
-        )
+    module_name, _, path = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     with contextlib.redirect_stdout(sys.stderr):

@@ -33,6 +33,7 @@ from milepost.tools.arguments import (
     add_json,
     add_overwrite,
     add_translation,
+    object_of_module,
 )
 from milepost.tools.live_object import checkpoint_named
 from milepost.tools.named import open_named
@@ -79,6 +80,7 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--object",
         metavar="MODULE:OBJECT",
+        type=object_of_module,
         help="for keras: the program's model, or a Checkpoint or dict with it, or a function without arguments that returns one of these; "
         "Keras says how it calls its variables, and the code of the module runs",
     )

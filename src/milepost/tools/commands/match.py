@@ -17,7 +17,16 @@ from milepost.engine.translation import Translation
 from milepost.engine.unused_names import unused_names_collected
 from milepost.foreign import newest_of_orbax
 from milepost.storage import LOCAL_STORAGE
-from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_translation
+from milepost.tools.arguments import (
+    DIFFERS,
+    FILES,
+    SUCCESS,
+    add_checkpoint,
+    add_command,
+    add_json,
+    add_translation,
+    object_of_module,
+)
 from milepost.tools.live_object import checkpoint_named
 from milepost.tools.names import ROOT, printed, translation_of
 from milepost.tools.remedies import in_options
@@ -54,6 +63,7 @@ def add(commands: Any) -> None:
     command.add_argument(
         "object",
         metavar="MODULE:OBJECT",
+        type=object_of_module,
         help="a Checkpoint, a CheckpointManager, a model, a dict of what Checkpoint takes by name, or a function without arguments that "
         "returns one of these; modules of the current directory are found",
     )

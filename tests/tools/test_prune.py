@@ -49,6 +49,14 @@ def test_the_newest_are_kept(paths, tmp_path, capsys):
     assert CheckpointManager(Checkpoint(v=Variable(0.0)), tmp_path, max_to_keep=None).steps == [30, 40]
 
 
+def test_the_reason_names_the_options(paths, tmp_path, capsys):
+    rules = ("--best", "loss:max", "--best", "loss:min:2", "--every-steps", "1000000", "--recent", "0.5e-9")
+    found = json_of(capsys, "prune", tmp_path, *rules)
+    assert found["deleted"][0]["reasons"] == [
+        "not pinned, not the newest, not kept by --best loss:max --best loss:min:2 --every-steps 1000000 --recent 5e-10"
+    ]
+
+
 @pytest.mark.parametrize(
     ("rules", "left"),
     [

@@ -79,7 +79,7 @@ def test_shards_are_shown_where_there_are_several(tmp_path, capsys):
 def test_metrics_and_metadata(tmp_path, capsys):
     path = series(tmp_path, [0.5])[0]
     assert json_of(capsys, "show", path)["metrics"] == {"loss": 0.5}
-    assert "metrics: {'loss': 0.5}" in output_of(capsys, "show", path).out
+    assert "metrics: loss=0.5" in output_of(capsys, "show", path).out
 
 
 @pytest.mark.parametrize("name", ["net", "net/", "net/*", "n*/[wb]"])

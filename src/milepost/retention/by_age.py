@@ -68,7 +68,7 @@ class EveryHours(Policy):
         last: float | None = None
         for place, each in enumerate(checkpoints):
             if last is None or each.timestamp < last or each.timestamp - last >= self.hours * _SECONDS_PER_HOUR:
-                found[place] = f"the first of {self.hours:g} hours"
+                found[place] = f"the first of {_hours(self.hours)}"
                 last = each.timestamp
         return found
 
@@ -101,5 +101,9 @@ class Recent(Policy):
         if not checkpoints:
             return {}
         since = checkpoints[-1].timestamp - self.hours * _SECONDS_PER_HOUR
-        reason = f"saved within {self.hours:g} hours before the newest"
+        reason = f"saved within {_hours(self.hours)} before the newest"
         return {place: reason for place, each in enumerate(checkpoints) if each.timestamp >= since}
+
+
+def _hours(count: float) -> str:
+    return "1 hour" if count == 1 else f"{count:g} hours"

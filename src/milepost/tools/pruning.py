@@ -39,7 +39,7 @@ class Pruning:
 
 
 def planned(
-    directory: str, name: str | None, keep: int | None, policy: Policy | None, best: Sequence[Best] = ()
+    directory: str, name: str | None, keep: int | None, policy: Policy | None, best: Sequence[Best] = (), said: str = ""
 ) -> Pruning:
     """Decides. The newest whole checkpoint, of which all checksums are compared, and pinned ones are always kept.
 
@@ -49,6 +49,7 @@ def planned(
         keep: How many of the newest to keep; None for one.
         policy: Which to keep beside them.
         best: Which to keep as the best by a metric. Its name, and that of the series, may be typed as they were printed.
+        said: How the user has said ``policy`` and ``best``, for the reasons; by default as they are written in Python.
 
     Raises:
         CheckpointNotFoundError: There are no numbered checkpoints.
@@ -74,9 +75,10 @@ def planned(
         policy = rule if policy is None else policy | rule
     plan = RetentionPolicy(keep, keep=policy).plan(managed, 0.0) if managed else RetentionPlan(())
     kept = {each.path: each.reasons for each in plan if each.kept or each.path == newest}
+    unkept = f"not kept by {policy!r}", f"not kept by {said or repr(policy)}"
     return Pruning(
         kept,
-        {each.path: each.reasons for each in plan if each.path not in kept},
+        {each.path: tuple(why.replace(*unkept) for why in each.reasons) for each in plan if each.path not in kept},
         bad,
         {place.path: facts.size for place, facts in found},
     )

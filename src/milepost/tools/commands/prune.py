@@ -87,13 +87,21 @@ def _policy(options: argparse.Namespace) -> Policy | None:
     return joined
 
 
+def _said(options: argparse.Namespace) -> str:
+    """The options that say what to keep beside the newest."""
+    words = [f"--best {each.by}:{each.mode}{f':{each.n}' if each.n > 1 else ''}" for each in options.best]
+    values = {name: getattr(options, name) for name in ("every_steps", "every_hours", "recent")}
+    words += [f"--{name.replace('_', '-')} {value:.15g}" for name, value in values.items() if value is not None]
+    return " ".join(words)
+
+
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     policy = _policy(options)
     if options.keep is None and policy is None and not options.best:
         options.usage_error("say which checkpoints to keep, for example --keep 3")
     directory = options.directory.rstrip(os.sep) or os.sep
-    found = planned(directory, options.name, options.keep, policy, options.best)
+    found = planned(directory, options.name, options.keep, policy, options.best, _said(options))
     is_dry = options.dry_run or not options.delete
     if not is_dry:
         for path in found.deleted:

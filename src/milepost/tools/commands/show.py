@@ -27,6 +27,7 @@ from milepost.tools.terminal import (
     is_drawn,
     is_terminal,
     line,
+    metrics_text,
     named,
     note,
     print_json,
@@ -125,9 +126,10 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
     counted = f"{amounts.plural(len(rows), 'tensor')}, {amounts.size(total)}{files}"
     line(f"{shown(reader.prefix)}: {kind_of(reader)}, {counted}")
     if saved_with is not None and not is_part:
-        for name, value in (("metrics", saved_with.metrics), ("metadata", saved_with.metadata)):
-            if value is not None:
-                line(f"{name}: {shown(value)}")
+        if saved_with.metrics:
+            line(f"metrics: {metrics_text(saved_with.metrics)}")
+        if saved_with.metadata is not None:
+            line(f"metadata: {shown(saved_with.metadata)}")
     _print_rows(reader, rows, options)
     if not is_part:
         for key, kind in objects.items():

@@ -1,6 +1,8 @@
 """HDF5 files that someone made to do harm, or that are damaged."""
 
 import os
+import subprocess
+import sys
 import zlib
 from contextlib import suppress
 
@@ -186,3 +188,147 @@ def test_nothing_is_executed_or_opened_elsewhere(path, monkeypatch):
     with pytest.raises(UnsupportedError, match="ExternalLink"):
         milepost.load(path)
     assert "/etc/hostname" not in opened
+
+
+OPEN = """
+import resource, sys
+import milepost
+
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+try:
+    with milepost.load_checkpoint(sys.argv[1]) as reader:
+        print([reader.get_tensor(key).shape for key in reader.keys()])
+except milepost.CorruptCheckpointError as error:
+    print(error)
+"""
+
+
+def opened(path):
+    """What a process says that opens the file. HDF5 may not end in it, or take all memory."""
+    done = subprocess.run([sys.executable, "-c", OPEN, path], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+class TestStructuresWithWhichTheLibraryDoesNotEnd:
+    """A file as Keras writes them, in which one number is wrong."""
+
+    @pytest.fixture
+    def path(self, path):
+        with h5py.File(path, "w") as file:
+            file.attrs["layer_names"] = ["dense"]
+            group = file.create_group("dense")
+            group.attrs["weight_names"] = ["kernel:0"]
+            group["kernel:0"] = np.ones((2, 3), np.float32)
+            for place in range(20):  # more than one block of messages
+                group["kernel:0"].attrs[f"note {place}"] = "text" * place
+            file["removed"] = np.ones(3)
+            del file["removed"]  # the heap of names has free space
+        return path
+
+    def changed(self, path, position, number, width=8):
+        data = bytearray(path.read_bytes())
+        data[position : position + width] = number.to_bytes(width, "little")
+        path.write_bytes(data)
+        return opened(path)
+
+    def position_of_kernel(self, path):
+        with h5py.File(path) as file:
+            return h5py.h5o.get_info(file["dense/kernel:0"].id).addr
+
+    def next_block(self, path):
+        """The position of the message of the kernel's header that says where its second block is."""
+        data, start = path.read_bytes(), self.position_of_kernel(path)
+        assert data[start] == 1
+        place, end = start + 16, start + 16 + int.from_bytes(data[start + 8 : start + 12], "little")
+        while int.from_bytes(data[place : place + 2], "little") != 16:
+            place += 8 + int.from_bytes(data[place + 2 : place + 4], "little")
+            assert place < end
+        return place + 8
+
+    def test_without_a_wrong_number_it_is_read(self, path):
+        assert opened(path) == "[(2, 3)]\n"
+
+    def test_a_text_that_takes_no_bytes(self, path):
+        data = path.read_bytes()
+        start = data.index(b"GCOL")
+        said = self.changed(path, start + 16, 0, width=24)
+        assert "an object of 0 bytes" in said
+
+    def test_a_text_that_is_larger_than_the_rest(self, path):
+        start = path.read_bytes().index(b"GCOL")
+        said = self.changed(path, start + 16 + 8, (1 << 64) - 16)
+        assert "an object of 18446744073709551600 bytes" in said
+
+    def test_free_space_that_follows_itself(self, path):
+        data = path.read_bytes()
+        for start in (place for place in range(len(data)) if data.startswith(b"HEAP", place)):
+            free, begin = (int.from_bytes(data[place : place + 8], "little") for place in (start + 16, start + 24))
+            if free != 1:
+                break
+        said = self.changed(path, begin + free, free)
+        assert "which follows itself" in said
+
+    def test_a_block_of_messages_that_is_its_own_next_one(self, path):
+        at, data = self.next_block(path), path.read_bytes()
+        block, size = (int.from_bytes(data[place : place + 8], "little") for place in (at, at + 8))
+        assert size > 24
+        (path).write_bytes(
+            data[:block]
+            + (16).to_bytes(2, "little")
+            + (size - 8).to_bytes(2, "little")
+            + bytes(4)
+            + data[at : at + 16]
+            + data[block + 24 :]
+        )
+        assert f"a block of {size} bytes at byte {block}" in opened(path)
+
+    def test_a_block_of_messages_that_is_too_long(self, path):
+        said = self.changed(path, self.next_block(path) + 8, (1 << 64) - 1)
+        assert "18446744073709551615 bytes at byte" in said
+
+    def test_a_header_of_the_root_that_is_too_long(self, path):
+        data = path.read_bytes()
+        root = int.from_bytes(data[64:72], "little")  # of a superblock of version 0
+        assert data[root] == 1
+        said = self.changed(path, root + 8, (1 << 32) - 1, width=4)
+        assert "4294967295 bytes at byte" in said
+
+
+@pytest.mark.parametrize("version", ["earliest", "v108", "latest"])
+def test_headers_of_each_version_are_read(path, version):
+    with h5py.File(path, "w", libver=version) as file:
+        group = file.create_group("layer", track_order=True)
+        group.attrs["weight_names"] = ["a", "b"]
+        group["a"] = np.arange(3.0)
+        group.create_dataset("b", data=np.arange(8.0), chunks=(2,), compression="gzip")
+        for place in range(20):
+            group["a"].attrs[f"note {place}"] = "text" * place
+        file["type"] = np.dtype("f4")
+        del file["type"]
+    with milepost.load_checkpoint(path) as reader:
+        assert {key: reader.get_tensor(key).tolist() for key in reader.keys()} == {  # noqa: SIM118 - no mapping
+            "layer/a": [0, 1, 2],
+            "layer/b": [*range(8)],
+        }
+
+
+def test_a_chunk_of_no_bytes_is_damage(path):
+    """h5py's LZF filter does not end with one."""
+    with h5py.File(path, "w") as file:
+        chunk = file.create_dataset("a", data=np.arange(30.0), chunks=(30,), compression="lzf").id.get_chunk_info(0)
+    data = bytearray(path.read_bytes())
+    size = data.index(chunk.byte_offset.to_bytes(8, "little")) - 24  # the key before it: size, filters, two offsets
+    assert int.from_bytes(data[size : size + 4], "little") == chunk.size
+    data[size : size + 4] = bytes(4)
+    path.write_bytes(data)
+    assert "expected: one byte or more" in opened(path)
+
+
+def test_names_that_are_no_texts_are_damage(path):
+    with h5py.File(path, "w") as file:
+        file["a/kernel"] = np.ones(3)
+        file.attrs["layer_names"] = ["a"]
+        names = np.empty(1, h5py.vlen_dtype(np.int32))
+        names[0] = np.arange(2, dtype=np.int32)
+        file["a"].attrs["weight_names"] = names
+    assert "is not a list of names" in opened(path)

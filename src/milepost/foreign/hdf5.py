@@ -3,7 +3,8 @@
 A file cannot make the reader follow links to other places or files: only names that it holds itself are followed. Elements must lie in
 the file: in one run of bytes, or in as many chunks as the shape requires, uncompressed or compressed by gzip or LZF. No other filter is
 loaded. So an array takes at most about 1,100 times the bytes that the file has for it, and `opening` limits all arrays together. An error
-of the HDF5 library about damaged structures becomes a `CorruptCheckpointError`.
+of the HDF5 library about damaged structures becomes a `CorruptCheckpointError`. Damage with which the library does not end is found before
+(`hdf5_headers`, `hdf5_reads`).
 Source: HDF5 File Format Specification 3.0; h5py 3.14.
 """
 
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import math
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -21,9 +21,10 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.foreign.hdf5_headers import Hdf5Headers
+from milepost.foreign.hdf5_reads import Hdf5Reads
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
-from milepost.storage.interface import Buffer
 from milepost.tensor import DType, TensorSpec
 
 MAGIC: Final = b"\x89HDF\r\n\x1a\n"
@@ -86,9 +87,13 @@ class Hdf5File:
 
     def __init__(self, file: ReadableFile) -> None:
         self._file = file
+        self._checked: set[str] = set()
         self._h5py = import_h5py(file.path)
         with self._translated():
-            self.root = self._h5py.File(io.BufferedReader(_Reader(file)), "r")
+            self._headers = Hdf5Headers(file)
+            for position in self._headers.roots:
+                self._headers.check(position)
+            self.root = self._h5py.File(Hdf5Reads(file, self._headers.offset, self._headers.length), "r")
 
     def tree(self) -> dict[str, Any]:
         """The datasets as nested dicts, by the names of groups. Groups without datasets are left out.
@@ -140,13 +145,23 @@ class Hdf5File:
                 return None
             found: list[str] = []
             for part in names:
-                listed = np.asarray(group.attrs[part]).reshape(-1).tolist()
-                found += [each.decode() if isinstance(each, bytes) else each for each in listed]
-            if not all(isinstance(each, str) for each in found):
-                raise CorruptCheckpointError(
-                    "an attribute of the HDF5 file is not a list of names", key=f"{group.name}@{name}"
-                )
+                listed = self._texts(group.attrs, part)
+                if listed is None:
+                    raise CorruptCheckpointError(
+                        "an attribute of the HDF5 file is not a list of names", key=f"{group.name}@{part}"
+                    )
+                found += listed
             return found
+
+    def _texts(self, attributes: Any, name: str) -> list[str] | None:
+        """The texts of an attribute; None if it has other elements. Those are not read: with damaged types, the library may end the process."""
+        attribute = attributes.get_id(name)
+        if attribute.shape is not None and 0 in attribute.shape:
+            return []
+        if self._h5py.check_string_dtype(attribute.dtype) is None and attribute.dtype.kind != "S":
+            return None
+        listed = np.asarray(attributes[name]).reshape(-1).tolist()
+        return [each.decode() if isinstance(each, bytes) else each for each in listed]
 
     def read_into(self, place: Place, destination: Array, index: tuple[slice, ...] = ()) -> None:
         """Reads a dataset, or a box of it, into a contiguous array."""
@@ -155,7 +170,9 @@ class Hdf5File:
                 self._file.read_into(place.offset, destination.reshape(-1).view(np.uint8))
             return
         with self._translated():
-            array = np.asarray(self.root[place.name][index or ()])
+            dataset = self.root[place.name]
+            self._check_chunks(dataset, place.name)
+            array = np.asarray(dataset[index or ()])
             destination[...] = array.view(destination.dtype) if array.dtype.kind == "V" else array
 
     def close(self) -> None:
@@ -182,6 +199,7 @@ class Hdf5File:
                 found=type(group.get(name, getlink=True)).__name__,
                 remedy="copy the dataset or group that it leads to into the file, with h5py",
             )
+        self._headers.check(group.id.links.get_info(name.encode(errors="surrogateescape")).u)
         found = group[name]
         if not isinstance(found, (self._h5py.Group, self._h5py.Dataset)):
             raise UnsupportedError(
@@ -194,13 +212,28 @@ class Hdf5File:
 
     def _stored(self, dataset: Any, path: str) -> Stored:
         try:
-            dtype, is_native = _dtype(dataset)
+            dtype, is_native = self._dtype(dataset)
             if dataset.shape is None:
                 raise UnsupportedError("a dataset of the HDF5 file has no value")
             spec = TensorSpec(dtype, tuple(int(each) for each in dataset.shape))
             return Stored(spec, Place(path, self._offset(dataset, spec, is_native=is_native)))
         except MilepostError as error:
             raise error.with_context(key=path) from None
+
+    def _dtype(self, dataset: Any) -> tuple[DType, bool]:
+        """The element type of a dataset, and whether its bytes are those of memory."""
+        found = dataset.dtype
+        is_other = found.itemsize == 2 and found.kind not in "biuf" and "dtype" in dataset.attrs
+        if is_other and self._texts(dataset.attrs, "dtype") == [_BFLOAT16]:
+            return DType.of(ml_dtypes.bfloat16), True
+        if found.kind not in "biufc":
+            raise UnsupportedError(
+                "milepost does not read this element type of HDF5",
+                expected="numbers or truth values",
+                found=f"{found!s:.80}",
+                remedy="read it with h5py",
+            )
+        return DType.of(found.newbyteorder("=")), bool(found.isnative)
 
     def _offset(self, dataset: Any, spec: TensorSpec, *, is_native: bool) -> int | None:
         """Checks how the elements are stored. Returns their position if they are one run of bytes, and None otherwise."""
@@ -244,6 +277,22 @@ class Hdf5File:
             )
         return int(offset) if is_native else None
 
+    def _check_chunks(self, dataset: Any, path: str) -> None:
+        """Checks where the chunks of a dataset are. With a chunk of no bytes, h5py's LZF filter does not end."""
+        if path in self._checked or dataset.chunks is None:
+            return
+        found: list[Any] = []
+        dataset.id.chunk_iter(found.append)
+        for chunk in found:
+            if not chunk.size or chunk.byte_offset + chunk.size > self._file.size:
+                raise CorruptCheckpointError(
+                    "a chunk of a dataset does not lie in the HDF5 file",
+                    key=path,
+                    expected="one byte or more",
+                    found=f"{chunk.size} bytes at byte {chunk.byte_offset} of {self._file.size}",
+                )
+        self._checked.add(path)
+
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         try:
@@ -260,21 +309,6 @@ class Hdf5File:
             ) from error
 
 
-def _dtype(dataset: Any) -> tuple[DType, bool]:
-    """The element type of a dataset, and whether its bytes are those of memory."""
-    found = dataset.dtype
-    if found.itemsize == 2 and found.kind not in "biuf" and dataset.attrs.get("dtype") == _BFLOAT16:
-        return DType.of(ml_dtypes.bfloat16), True
-    if found.kind not in "biufc":
-        raise UnsupportedError(
-            "milepost does not read this element type of HDF5",
-            expected="numbers or truth values",
-            found=f"{found!s:.80}",
-            remedy="read it with h5py",
-        )
-    return DType.of(found.newbyteorder("=")), bool(found.isnative)
-
-
 def _without_empty(tree: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, each in tree.items():
@@ -282,33 +316,3 @@ def _without_empty(tree: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(each, dict) or below:
             found[name] = below
     return found
-
-
-class _Reader(io.RawIOBase):
-    """A `ReadableFile` with the methods of Python's files. A read at its end returns no bytes."""
-
-    def __init__(self, file: ReadableFile) -> None:
-        self._file = file
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = (0, self._position, self._file.size)[whence]
-        self._position = max(base + offset, 0)
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: Buffer) -> int:  # type: ignore[override]  # NumPy's arrays are buffers, too
-        target = memoryview(buffer).cast("B")
-        size = max(min(len(target), self._file.size - self._position), 0)
-        if size:
-            target[:size] = self._file.read(self._position, size)
-        self._position += size
-        return size

@@ -185,8 +185,13 @@ class TestFilesOfOthers:
 
     @pytest.mark.parametrize(
         "content",
-        [b"\x91" * 5000 + b"\xc0", b"\xdd" + struct.pack(">I", 3_000_000) + b"\xc0" * 3_000_000],
-        ids=["levels", "objects"],
+        [
+            b"\x91" * 5000 + b"\xc0",
+            b"\xc7\x01\x02" * 5000 + b"\xc0",
+            b"\xc7\x01\x01\x93" * 5000 + b"\xc0",
+            b"\xdd" + struct.pack(">I", 3_000_000) + b"\xc0" * 3_000_000,
+        ],
+        ids=["levels", "complex numbers in each other", "shapes in each other", "objects"],
     )
     def test_too_much_of_anything_is_refused_soon(self, path, content):
         path.write_bytes(b"\x81\xa1w" + content)

@@ -196,15 +196,15 @@ class _Parser:
         except UnicodeDecodeError:
             raise _damaged(f"text that is not UTF-8, at byte {self._position - length}") from None
 
-    def _extension(self, length: int) -> Any:
+    def _extension(self, length: int, depth: int) -> Any:
         kind = self._number(">b")
         end = self._position + length
         self._check(length)
         found: Stored | complex
         if kind in (_ARRAY, _SCALAR):
-            found = self._array(end)
+            found = self._array(end, depth)
         elif kind == _COMPLEX:
-            parts = self._object(0)
+            parts = self._object(depth + 1)
             if not isinstance(parts, list) or len(parts) != 2 or not all(type(each) in (int, float) for each in parts):
                 raise _damaged(f"a complex number of {parts!r:.80}")
             found = complex(*parts)
@@ -219,12 +219,12 @@ class _Parser:
             raise _damaged(f"an extension of {length} bytes with another content, before byte {end}")
         return found
 
-    def _array(self, end: int) -> Stored:
+    def _array(self, end: int, depth: int) -> Stored:
         code = self._take(1)[0]
-        shape: Any = self._object(0) if code == 0x93 else None
+        shape: Any = self._object(depth + 1) if code == 0x93 else None
         if not is_shape(shape, list):
             raise _damaged(f"the shape {shape!r:.80} of an array")
-        name = self._object(0)
+        name = self._object(depth + 1)
         name = name.decode(errors="replace") if isinstance(name, bytes) else name
         code = self._take(1)[0]
         width = {0xC4: 1, 0xC5: 2, 0xC6: 4}.get(code, 0)
@@ -266,11 +266,11 @@ def _map(width: int) -> Callable[[_Parser, int], Any]:
 
 
 def _extension(width: int) -> Callable[[_Parser, int], Any]:
-    return lambda parser, depth: parser._extension(parser._length(width))
+    return lambda parser, depth: parser._extension(parser._length(width), depth)
 
 
 def _fixed_extension(length: int) -> Callable[[_Parser, int], Any]:
-    return lambda parser, depth: parser._extension(length)
+    return lambda parser, depth: parser._extension(length, depth)
 
 
 _BY_CODE: Final[dict[int, Callable[[_Parser, int], Any]]] = {

@@ -174,7 +174,7 @@ def test_small_tensors_of_other_libraries_are_read_together(two, ending):
 def test_a_damaged_one_of_pytorch_is_named(two):
     milepost.convert(two[0], path := f"{two[0]}.pt", ignore=["text"])
     with open_named(path) as reader:
-        _, _, offset = reader.extents(["a250"])
+        offset = reader.places(["a250"]).start
     with open(path, "r+b") as file:
         file.seek(int(offset[0]))
         file.write(b"\xff")

@@ -162,6 +162,19 @@ def tensors_alone(tree: Any, *, dotted: bool) -> dict[str, Stored] | None:
     return found
 
 
+def are_keys(names: Sequence[str], *, dotted: bool) -> bool:
+    """Whether `items_of` gives the tensors of a dict their names as keys, and the dict does not exceed its limits.
+
+    Args:
+        names: The names of the tensors, each once.
+        dotted: Whether names are paths with dots.
+    """
+    joined = "".join(names)
+    count = len(names) + (joined.count(".") if dotted else 0)
+    is_few = bool(names) and count <= _MOST and len(joined) <= _MOST_CHARACTERS
+    return is_few and _most_dots(names, joined, dotted=dotted) < _DEEPEST
+
+
 def _most_dots(names: Iterable[str], joined: str, *, dotted: bool) -> int:
     """How many dots a name has at most, which stand for levels."""
     return max(name.count(".") for name in names) if dotted and "." in joined else 0

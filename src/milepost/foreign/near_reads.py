@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+import numpy as np
+
+from milepost.coding.varints import Column
 from milepost.storage import ReadableFile
+
+_NEAR: Final = 4096
+"""Bytes between two runs that are read together. A system reads as many from a disk for one run."""
+_AT_ONCE: Final = 1 << 20
+"""The most bytes between the first and the last of runs that are read together."""
 
 
 class NearReads:
@@ -26,3 +36,29 @@ class NearReads:
             self._block = self._file.read(offset, max(length, min(self._size, self._file.size - offset)))
             self._start, at = offset, 0
         return memoryview(self._block)[at : at + length]
+
+
+def read_rows(file: ReadableFile, offsets: Column, length: int) -> Any:
+    """Reads many runs of one length.
+
+    Args:
+        file: The file.
+        offsets: Where each run begins, in any order.
+        length: The bytes of a run, at least one.
+
+    Returns:
+        An array of bytes with a row for each run. Errors are those of `ReadableFile.read`.
+    """
+    order = np.argsort(offsets)
+    begins = offsets[order]
+    rows = np.empty((len(begins), length), np.uint8)
+    ends = np.append(np.flatnonzero(np.diff(begins) > _NEAR) + 1, len(begins))  # of runs that are near each other
+    place = 0
+    while place < len(begins):
+        begin = begins[place]
+        end = min(ends[np.searchsorted(ends, place, "right")], np.searchsorted(begins, begin + _AT_ONCE, "right"))
+        at = begins[place:end] - begin
+        data = np.frombuffer(file.read(int(begin), int(at[-1]) + length), np.uint8)
+        rows[order[place:end]] = np.lib.stride_tricks.sliding_window_view(data, length)[at]
+        place = end
+    return rows

@@ -18,16 +18,23 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from operator import methodcaller
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
+from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError
 from milepost.foreign import zip_content
 from milepost.foreign.kinds import first_record
-from milepost.foreign.near_reads import NearReads
+from milepost.foreign.listing import Listing
+from milepost.foreign.near_reads import NearReads, read_rows
 from milepost.foreign.opaque import OBJECT_ARRAY, Opaque, unread_array
+from milepost.foreign.places import Places
 from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
 from milepost.foreign.zip_directory import STORED, Archive, ZipRecord, starts_of
@@ -45,11 +52,40 @@ _SMALL: Final = 1 << 20
 """The most bytes of an array to which this limit does not apply."""
 _DEEPEST: Final = 90
 _USUAL: Final = 128
-"""The bytes that are looked at first for a header. NumPy writes as many, if the shape has fewer than some ten dimensions."""
+"""The bytes before the elements that NumPy writes, if the shape has fewer than some ten dimensions. As many are looked at first."""
 _BLOCK: Final = 4096
 """Bytes of the file that are read at once for headers. A system reads as many from a disk for one header."""
 _MOST_FORMS: Final = 256
 """How many headers are remembered. Most arrays of a file have one of a few."""
+
+
+class _Form(NamedTuple):
+    """What arrays with the same header have in common.
+
+    Attributes:
+        length: The bytes before the elements.
+        crc: The CRC-32 of these bytes.
+        dtype: The element type.
+        shape: The shape.
+        fortran: Whether the first of several indices changes fastest.
+        swapped: Whether a machine of the other byte order wrote them.
+        nbytes: The bytes of all elements.
+        spec: The element type and shape in milepost; None if it reads no such arrays.
+    """
+
+    length: int
+    crc: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    swapped: bool
+    nbytes: int
+    spec: TensorSpec | None
+
+    @property
+    def is_as_in_memory(self) -> bool:
+        """Whether the elements are in the archive as in memory, if it is not compressed."""
+        return not self.swapped and not self.fortran
 
 
 class Place(NamedTuple):
@@ -58,16 +94,35 @@ class Place(NamedTuple):
     Attributes:
         record: Its record in the archive.
         start: The position of the record's bytes in the file.
-        header: The length of the header.
-        swapped: Whether a machine of the other byte order wrote it.
-        fortran: Whether the first index changes fastest.
+        form: What the header says.
     """
 
     record: ZipRecord
     start: int
-    header: int
-    swapped: bool
-    fortran: bool
+    form: _Form
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the elements are in the file as in memory."""
+        return self.record.method == STORED and self.form.is_as_in_memory
+
+
+class _Alike(NamedTuple):
+    """Arrays of numbers that are not compressed and have headers of the usual length, in columns.
+
+    Attributes:
+        records: Their records, by name.
+        starts: The position of the record's bytes in the file, for each array.
+        forms: What the headers say that occur.
+        specs: The element type and shape of each of ``forms``.
+        form: For each array, which of ``forms`` is its own.
+    """
+
+    records: Mapping[str, ZipRecord]
+    starts: Column
+    forms: list[_Form]
+    specs: list[TensorSpec]
+    form: Column
 
 
 def looks_like(archive: Archive) -> bool:
@@ -80,7 +135,7 @@ def looks_like(archive: Archive) -> bool:
         names = archive.records
     except CorruptCheckpointError:
         return first_record(archive.file).endswith(_ENDING)
-    return bool(names) and all(name.endswith(_ENDING) for name in names)
+    return bool(names) and all(map(methodcaller("endswith", _ENDING), names))
 
 
 class NpzFile:
@@ -103,38 +158,79 @@ class NpzFile:
         self._near = NearReads(file, _BLOCK)
         self._small = NearReads(file, zip_content.SMALL)
         self._form = functools.lru_cache(maxsize=_MOST_FORMS)(_form)
-        self._known: dict[bytes, tuple[_Form, int]] = {}
         try:
-            records = _records(archive)
+            records = {name.removesuffix(_ENDING): record for name, record in _records(archive).items()}
             starts = starts_of(records.values(), file)
-            arrays = {}
-            for (name, record), start in zip(records.items(), starts, strict=True):
-                key = name.removesuffix(_ENDING)
-                try:
-                    arrays[key] = self._array(record, start)
-                except MilepostError as error:
-                    raise error.with_context(key=key) from None
-            self.tree = _tree(arrays)
+            self._alike = self._all_alike(records, starts)
+            self._others = {} if self._alike is not None else self._one_by_one(records, starts)
         except MilepostError as error:
             file.close()
             raise error.with_context(file=file.path) from None
+
+    @cached_property
+    def tree(self) -> dict[str, Any]:
+        return _tree(self.tensors() if self._alike is not None else self._others)
+
+    def tensors(self) -> dict[str, Stored]:
+        return self._tensors
+
+    @cached_property
+    def _tensors(self) -> dict[str, Stored]:
+        found = self._alike
+        if found is None:
+            return {name: value for name, value in self._others.items() if isinstance(value, Stored)}
+        columns = found.starts.tolist(), found.form.tolist()
+        return {
+            name: Stored(found.specs[form], Place(record, start, found.forms[form]))
+            for (name, record), start, form in zip(found.records.items(), *columns, strict=True)
+        }
+
+    def listing(self) -> Listing | None:
+        found = self._alike
+        if found is None:
+            return None
+        is_run, before = (
+            np.array(column)[found.form]
+            for column in ([form.is_as_in_memory for form in found.forms], [form.crc for form in found.forms])
+        )
+        crc = [record.crc for record in found.records.values()]
+        places = Places.in_one(self._file, found.starts + _USUAL, is_run, crc, before)
+        return Listing([*found.records], found.specs, found.form, places)
+
+    def _one_by_one(self, records: Mapping[str, ZipRecord], starts: Sequence[int]) -> dict[str, Any]:
+        arrays = {}
+        for (name, record), start in zip(records.items(), starts, strict=True):
+            try:
+                arrays[name] = self._array(record, start)
+            except MilepostError as error:
+                raise error.with_context(key=name) from None
+        return arrays
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         place: Place = tensor.place
         if not destination.size:
             return
-        shape = tensor.spec.shape[::-1] if place.fortran else tensor.spec.shape
-        target = np.empty(shape, destination.dtype) if place.fortran else destination
+        shape = tensor.spec.shape[::-1] if place.form.fortran else tensor.spec.shape
+        target = np.empty(shape, destination.dtype) if place.form.fortran else destination
         self._read(place, bytes_of(target))
-        if place.swapped:
+        if place.form.swapped:
             swap_bytes(bytes_of(target), tensor.spec.dtype)
-        if place.fortran:
+        if place.form.fortran:
             destination[...] = target.T
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
         place: Place = tensor.place
-        is_run = place.record.method == STORED and not place.swapped and not place.fortran
-        return (self._file, place.start + place.header) if is_run else None
+        return (self._file, place.start + place.form.length) if place.is_run else None
+
+    def places(self, tensors: Sequence[Stored]) -> Places:
+        places: list[Place] = [tensor.place for tensor in tensors]
+        return Places.in_one(
+            self._file,
+            [place.start + place.form.length for place in places],
+            [place.is_run for place in places],
+            [place.record.crc for place in places],
+            [place.form.crc for place in places],
+        )
 
     def check(self, tensor: Stored) -> None:
         """Verifies the checksum of the tensor's record."""
@@ -153,6 +249,37 @@ class NpzFile:
     def close(self) -> None:
         self._file.close()
 
+    def _all_alike(self, records: Mapping[str, ZipRecord], starts: Sequence[int]) -> _Alike | None:
+        """The arrays in columns, which takes a fraction of the time. None if one of them is unusual, or anything is wrong."""
+        if not records:
+            return None
+        at = np.array(starts, np.int64)
+        _, sizes, _, _, methods, are_encrypted = zip(*records.values(), strict=True)
+        if {*methods} != {STORED} or any(are_encrypted) or min(sizes) < _USUAL:
+            return None
+        size = np.array(sizes, np.int64)
+        if (at + size > self._file.size).any():
+            return None
+        data = read_rows(self._file, at, _USUAL).tobytes()
+        beginnings = [data[place : place + _USUAL] for place in range(0, len(data), _USUAL)]
+        numbers = {each: number for number, each in enumerate(dict.fromkeys(beginnings))}
+        forms: list[_Form] = []
+        specs: list[TensorSpec] = []
+        for beginning in numbers:
+            if _end_of_header(beginning) != _USUAL:
+                return None
+            try:
+                forms.append(_form(beginning))
+            except CorruptCheckpointError:
+                return None
+            specs += [spec for spec in [forms[-1].spec] if spec is not None]
+        form = np.array([*map(numbers.__getitem__, beginnings)], np.int64)
+        if len(specs) < len(forms) or max(each.nbytes for each in forms) > self._file.size:
+            return None
+        if (np.array([each.nbytes for each in forms], np.int64)[form] != size - _USUAL).any():
+            return None
+        return _Alike(records, at, forms, specs, form)
+
     def _array(self, record: ZipRecord, start: int) -> Any:
         zip_content.check_readable(record, start, self._file, _WHAT)
         if record.size > max(_SMALL, _MOST_EXPANDED * record.stored):
@@ -161,25 +288,26 @@ class NpzFile:
                 expected=f"at most {_MOST_EXPANDED} times {record.stored} bytes",
                 found=record.size,
             )
-        form, header = self._beginning(record, start)
+        form = self._form(_before_elements(self._beginning(record, start)))
         if form.dtype.hasobject:
             return Opaque(OBJECT_ARRAY, sealed=True)
-        if form.nbytes != record.size - header:
+        if form.nbytes != record.size - form.length:
             raise CorruptCheckpointError(
                 "a .npy header does not fit the bytes that follow it",
                 expected=f"{form.nbytes} bytes for {form.dtype} of shape {form.shape}",
-                found=record.size - header,
+                found=record.size - form.length,
             )
+        place = Place(record, start, form)
         if form.spec is not None:
-            return Stored(form.spec, Place(record, start, header, form.swapped, form.fortran))
+            return Stored(form.spec, place)
         if form.dtype.kind not in "SU":
             return unread_array(form.dtype)
         zip_content.check(self._file, record, start, _WHAT)
         self._checked.add(start)
-        return self._texts(Place(record, start, header, swapped=False, fortran=form.fortran), form.dtype, form.shape)
+        return self._texts(place)
 
-    def _beginning(self, record: ZipRecord, start: int) -> tuple[_Form, int]:
-        """What the header of an array says, and where the elements begin."""
+    def _beginning(self, record: ZipRecord, start: int) -> bytes:
+        """The first bytes of an array, its header among them."""
         most = min(record.size, _LONGEST + 16)
         if record.method != STORED:
             beginning = b""
@@ -187,28 +315,20 @@ class NpzFile:
                 beginning += bytes(chunk[: _LONGEST + 16])
                 if len(beginning) >= most:
                     break
-            return self._described(beginning)
+            return beginning
         beginning = bytes(self._near.read(start, min(most, _USUAL)))
-        known = self._known.get(beginning)
-        if known is None:
-            is_whole = len(beginning) == most or _end_of_header(beginning) <= len(beginning)
-            known = self._described(beginning if is_whole else bytes(self._near.read(start, most)))
-            if known[1] == len(beginning) and len(self._known) < _MOST_FORMS:
-                self._known[beginning] = known
-        return known
+        is_whole = len(beginning) == most or _end_of_header(beginning) <= len(beginning)
+        return beginning if is_whole else bytes(self._near.read(start, most))
 
-    def _described(self, beginning: bytes) -> tuple[_Form, int]:
-        header, end = _header(beginning)
-        return self._form(header), end
-
-    def _texts(self, place: Place, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    def _texts(self, place: Place) -> Array:
         """An array of text. Files have few and small ones, so it is read at once."""
-        data = np.empty(place.record.size - place.header, np.uint8)
+        form = place.form
+        data = np.empty(form.nbytes, np.uint8)
         self._read(place, data)
-        if not dtype.itemsize:
-            return np.full(shape, b"", object)
-        array = data.view(dtype).reshape(shape, order="F" if place.fortran else "C")
-        texts = np.empty(shape, object)
+        if not form.dtype.itemsize:
+            return np.full(form.shape, b"", object)
+        array = data.view(form.dtype).reshape(form.shape, order="F" if form.fortran else "C")
+        texts = np.empty(form.shape, object)
         for index, each in np.ndenumerate(array):
             texts[index] = each.encode(errors="surrogatepass") if isinstance(each, str) else bytes(each)
         return texts
@@ -216,9 +336,9 @@ class NpzFile:
     def _read(self, place: Place, target: Array) -> None:
         """Fills bytes with the elements as they are in the file."""
         if place.record.method == STORED:
-            self._file.read_into(place.start + place.header, target)
+            self._file.read_into(place.start + place.form.length, target)
             return
-        position = -place.header
+        position = -place.form.length
         for chunk in zip_content.content(self._file, place.record, place.start, _WHAT):
             part = np.frombuffer(chunk, np.uint8)[max(-position, 0) :]
             begin = max(position, 0)
@@ -238,30 +358,13 @@ def _records(archive: Archive) -> dict[str, ZipRecord]:
         ) from None
 
 
-class _Form(NamedTuple):
-    """What arrays of one header have in common.
-
-    Attributes:
-        dtype: The element type.
-        shape: The shape.
-        fortran: Whether the first of several indices changes fastest.
-        swapped: Whether a machine of the other byte order wrote them.
-        nbytes: The bytes of all elements.
-        spec: The element type and shape in milepost; None if it reads no such arrays.
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    fortran: bool
-    swapped: bool
-    nbytes: int
-    spec: TensorSpec | None
-
-
-def _form(header: bytes) -> _Form:
-    dtype, shape, fortran = _parsed(header)
+def _form(beginning: bytes) -> _Form:
+    """What the bytes before the elements of an array say."""
+    dtype, shape, fortran = _parsed(beginning[10 if beginning[6] == 1 else 12 :])
     spec = TensorSpec(DType.of(dtype.newbyteorder("=")), shape) if dtype.kind in "biufc" else None
-    return _Form(dtype, shape, fortran and len(shape) > 1, not dtype.isnative, math.prod(shape) * dtype.itemsize, spec)
+    nbytes = math.prod(shape) * dtype.itemsize
+    is_fortran = fortran and len(shape) > 1
+    return _Form(len(beginning), zlib.crc32(beginning), dtype, shape, is_fortran, not dtype.isnative, nbytes, spec)
 
 
 def _end_of_header(data: bytes) -> int:
@@ -272,18 +375,17 @@ def _end_of_header(data: bytes) -> int:
     return 8 + width + int.from_bytes(data[8 : 8 + width], "little")
 
 
-def _header(data: bytes) -> tuple[bytes, int]:
-    """The header of a ``.npy`` file, and where the elements begin."""
+def _before_elements(data: bytes) -> bytes:
+    """The bytes of a ``.npy`` file before its elements."""
     end = _end_of_header(data)
     if not end:
         raise CorruptCheckpointError("a record of the .npz file is not a .npy file", found=data[:8].hex(" "))
-    begin = 10 if data[6] == 1 else 12
-    length = end - begin
+    length = end - (10 if data[6] == 1 else 12)
     if length > _LONGEST or end > len(data):
         raise CorruptCheckpointError(
             "a .npy header is cut off, or too long", expected=f"at most {_LONGEST} bytes", found=length
         )
-    return data[begin:end], end
+    return data[:end]
 
 
 def _parsed(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -17,12 +17,14 @@ from milepost.bundle.slices import Box, index_of, ranges, start_of_run
 from milepost.bundle.transfer import read_chunks
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.items import ROOT, Item, items_of, tensors_alone, walked
+from milepost.foreign.items import ROOT, Item, are_keys, items_of, tensors_alone, walked
+from milepost.foreign.listing import ListedFile
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
+from milepost.foreign.places import Places
 from milepost.foreign.rebuilt import refusal
 from milepost.foreign.renamed import renamed
-from milepost.foreign.stored import BoxedFile, CheckedFile, ForeignFile, Stored
+from milepost.foreign.stored import BoxedFile, CheckedFile, ForeignFile, Stored, places_of
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.renaming import Rename
 from milepost.plain_state.encoding import TEXT
@@ -56,18 +58,23 @@ class ForeignReader:
         self.prefix = file.path
         self._file = file
         self._boxed = file if isinstance(file, BoxedFile) else None
-        self._stored: dict[str, Stored] = {}
+        self._tensors: dict[str, Stored] | None = None
         self._plain: dict[str, Any] = {}
         self._objects: dict[str, Opaque] = {}
         self._root: Item | None = None
+        self._listing = file.listing() if isinstance(file, ListedFile) else None
+        if self._listing is not None and are_keys(self._listing.names, dotted=file.dotted):
+            return
+        self._listing = None
         if (tensors := tensors_alone(file.tree, dotted=file.dotted)) is not None:
-            self._stored = tensors
+            self._tensors = tensors
             return
         try:
             self._root = items_of(file.tree, dotted=file.dotted)
         except MilepostError as error:
             file.close()
             raise error.with_context(file=self.prefix) from None
+        self._tensors = {}
         for item in walked(self.root):
             if item.opaque is not None:
                 self._objects[ROOT if item is self._root else item.key] = item.opaque
@@ -80,6 +87,14 @@ class ForeignReader:
                     described = packed(item.value, item.key, file.kind)
                     if len(described) == 1:
                         self._plain[item.key] = described[TEXT]
+
+    @property
+    def _stored(self) -> dict[str, Stored]:
+        """The tensors by key. Those of a listing are made when they are asked for."""
+        if self._tensors is None:
+            assert isinstance(self._file, ListedFile), "all others have made them"
+            self._tensors = dict(self._file.tensors())
+        return self._tensors
 
     @property
     def root(self) -> Item:
@@ -120,6 +135,8 @@ class ForeignReader:
     @property
     def stored_bytes(self) -> int:
         """How many bytes all tensors take if none of them share memory."""
+        if self._listing is not None:
+            return self._listing.nbytes
         specs = {id(stored.spec): stored.spec for stored in self._stored.values()}
         counts = Counter(map(id, (stored.spec for stored in self._stored.values())))
         return sum(specs[each].nbytes * count for each, count in counts.items())
@@ -185,8 +202,10 @@ class ForeignReader:
         """Adds a value in the form that an object needs, under a key that no other value has."""
         if isinstance(value, Stored):
             self._stored[key] = value
+            self._listing = None  # which does not have it
         else:
             self._plain[key] = value
+            self._listing = None
 
     def are_equal(self, first: Stored, second: Stored) -> bool:
         """Whether two tensors have the same bytes. They are compared in chunks if they can be read so."""
@@ -210,53 +229,31 @@ class ForeignReader:
         return not first.spec.nbytes or all(np.array_equal(a, b) for a, b in zip(*chunks, strict=True))
 
     def keys(self) -> list[str]:
-        return sorted([*self._stored, *self._plain])
+        return [*self._listing.keys] if self._listing is not None else sorted([*self._stored, *self._plain])
 
     def columns(self) -> tuple[list[str], list[TensorSpec], Column]:
         """The keys of all values, sorted; element types and shapes that occur; and which of these each value has, -1 for plain values."""
         keys = self.keys()
-        specs: list[TensorSpec] = []
-        numbers: dict[int, int] = {}
-        spec: list[int] = []
-        for stored in map(self._stored.get, keys):
-            if stored is None:
-                spec.append(-1)
-                continue
-            number = numbers.setdefault(id(stored.spec), len(specs))
-            if number == len(specs):
-                specs.append(stored.spec)
-            spec.append(number)
-        return keys, specs, np.array(spec, np.int64)
+        if self._listing is not None:
+            return keys, [*self._listing.specs], self._listing.spec[self._listing.positions(keys)]
+        spec_of_each = [None if stored is None else stored.spec for stored in map(self._stored.get, keys)]
+        specs = {id(spec): spec for spec in spec_of_each if spec is not None}
+        numbers = {id(None): -1} | {known: number for number, known in enumerate(specs)}
+        return keys, [*specs.values()], np.array([*map(numbers.__getitem__, map(id, spec_of_each))], np.int64)
 
-    def extents(self, keys: Iterable[str]) -> tuple[list[ReadableFile], Column, Column]:
+    def places(self, keys: Sequence[str]) -> Places:
         """Where values are, if they are in a file as in memory.
 
         Args:
             keys: The keys of some values.
-
-        Returns:
-            The files, and for each value which of these it is in, and its first byte there. The number of the file is -1 for a value that is
-            in none of them in this form.
         """
-        files: list[ReadableFile] = []
-        numbers: dict[int, int] = {}
-        file: list[int] = []
-        offset: list[int] = []
-        number, previous = -1, None
-        for stored in map(self._stored.get, keys):
-            extent = None if stored is None else self._file.extent(stored)
-            if extent is None:
-                file.append(-1)
-                offset.append(0)
-                continue
-            if extent[0] is not previous:
-                previous = extent[0]
-                number = numbers.setdefault(id(previous), len(files))
-                if number == len(files):
-                    files.append(previous)
-            file.append(number)
-            offset.append(extent[1])
-        return files, np.array(file, np.int64), np.array(offset, np.int64)
+        if self._listing is not None:
+            return self._listing.places.take(self._listing.positions(keys))
+        tensors = [*map(self._stored.get, keys)]
+        known = [stored for stored in tensors if stored is not None]
+        if len(known) == len(tensors):
+            return places_of(self._file, known)
+        return Places.of(None if stored is None else self._file.extent(stored) for stored in tensors)
 
     def __contains__(self, key: object) -> bool:
         return key in self._stored or key in self._plain

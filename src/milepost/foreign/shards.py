@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import reprlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import chain, pairwise
+
+import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.coding.json_data import LONGEST, parse_object
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
-from milepost.foreign.stored import ForeignFile, Stored
+from milepost.foreign.listing import ListedFile, Listing
+from milepost.foreign.places import Places
+from milepost.foreign.stored import ForeignFile, Stored, places_of
 from milepost.storage import ReadableFile
 
 
@@ -34,58 +39,95 @@ class ShardedModel:
     def __init__(self, index: ReadableFile, open_shard: Callable[[str], ForeignFile | None]) -> None:
         self.path = index.path
         self.paths: list[str] = []
-        self.tree: dict[str, Any] = {}
-        self._shards: dict[str, ForeignFile] = {}
-        self._owners: dict[int, ForeignFile] = {}
+        self._shards: list[ForeignFile] = []
+        self._listings: list[Listing | None] = []
+        self._named: list[list[str]] = []  # the names that the index says are in each of them
         try:
-            self._open(_weight_map(index), open_shard)
+            self._files = _weight_map(index)
+            self._open(open_shard)
         except MilepostError as error:
             self.close()
             raise error.with_context(file=self.path) from None
         finally:
             index.close()
-        self.library = next((shard.library for shard in self._shards.values()), self.library)
+        self.library = self._shards[0].library
 
-    def _open(self, files: dict[str, str], open_shard: Callable[[str], ForeignFile | None]) -> None:
+    def _open(self, open_shard: Callable[[str], ForeignFile | None]) -> None:
+        by_file: dict[str, list[str]] = {}
+        for name, file in self._files.items():
+            by_file.setdefault(file, []).append(name)
         directory = os.path.dirname(self.path)
-        for name, file in files.items():
-            shard = self._shards.get(file)
+        for file, names in by_file.items():
+            path = os.path.join(directory, file)
+            try:
+                shard = open_shard(path)
+            except CheckpointNotFoundError:
+                raise CheckpointNotFoundError(
+                    "a file that the index names is missing",
+                    key=names[0],
+                    file=path,
+                    remedy="copy all files of the model",
+                ) from None
             if shard is None:
-                path = os.path.join(directory, file)
-                try:
-                    shard = open_shard(path)
-                except CheckpointNotFoundError:
-                    raise CheckpointNotFoundError(
-                        "a file that the index names is missing",
-                        key=name,
-                        file=path,
-                        remedy="copy all files of the model",
-                    ) from None
-                if shard is None:
-                    raise CorruptCheckpointError(
-                        "a file that the index names has an unknown format", file=path, remedy="download the file again"
-                    )
-                self._shards[file] = shard
-                self.paths.append(path)
-            tensor = shard.tree.get(name) if isinstance(shard.tree, dict) else None
-            if not isinstance(tensor, Stored):
                 raise CorruptCheckpointError(
-                    "the index names a tensor that its file does not hold",
-                    key=name,
-                    file=os.path.join(directory, file),
+                    "a file that the index names has an unknown format", file=path, remedy="download the file again"
                 )
-            self.tree[name] = tensor
-            self._owners[id(tensor)] = shard
-        for shard in self._shards.values():
-            for name, tensor in shard.tree.items():
-                if id(tensor) in self._owners:  # a second name of a tensor that the index names
-                    self.tree.setdefault(name, tensor)
+            self._shards.append(shard)
+            self._named.append(names)
+            self.paths.append(path)
+            self._listings.append(shard.listing() if isinstance(shard, ListedFile) else None)
+            held = self._listings[-1].names if self._listings[-1] is not None else _tensors_of(shard)
+            for name in sorted({*names} - {*held}):
+                raise CorruptCheckpointError(
+                    "the index names a tensor that its file does not hold", key=name, file=path
+                )
+
+    def listing(self) -> Listing | None:
+        """All tensors, if each file lists those that the index says are in it, and no others."""
+        known = [part for part in self._listings if part is not None]
+        if len(known) < len(self._shards) or sum(len(part.names) for part in known) > len(self._files):
+            return None
+        first = np.cumsum([0, *(len(part.specs) for part in known)])
+        ends = np.cumsum([0, *(len(part.names) for part in known)])
+        return Listing(
+            [*chain.from_iterable(part.names for part in known)],
+            [*chain.from_iterable(part.specs for part in known)],
+            np.concatenate([part.spec + number for part, number in zip(known, first.tolist(), strict=False)]),
+            Places.joined([part.places for part in known], [range(*each) for each in pairwise(ends.tolist())]),
+        )
+
+    @functools.cached_property
+    def tree(self) -> dict[str, Stored]:
+        held = [_tensors_of(shard) for shard in self._shards]
+        owner = {name: number for number, names in enumerate(self._named) for name in names}
+        tensors = {name: held[owner[name]][name] for name in self._files}
+        known = {*map(id, tensors.values())}
+        for each in held:
+            for name, tensor in each.items():
+                if id(tensor) in known:  # a second name of a tensor that the index names
+                    tensors.setdefault(name, tensor)
+        return tensors
+
+    @functools.cached_property
+    def _owners(self) -> dict[int, ForeignFile]:
+        """The file of each tensor."""
+        return {id(tensor): shard for shard in self._shards for tensor in _tensors_of(shard).values()}
+
+    def tensors(self) -> dict[str, Stored]:
+        return self.tree
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         self._owners[id(tensor)].read_into(tensor, destination)
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
         return self._owners[id(tensor)].extent(tensor)
+
+    def places(self, tensors: Sequence[Stored]) -> Places:
+        owned: dict[int, list[int]] = {}
+        for place, tensor in enumerate(tensors):
+            owned.setdefault(id(self._owners[id(tensor)]), []).append(place)
+        parts = [places_of(self._owners[id(tensors[at[0]])], [tensors[place] for place in at]) for at in owned.values()]
+        return Places.joined(parts, [*owned.values()])
 
     def check(self, tensor: Stored) -> None:
         self._owners[id(tensor)].check(tensor)
@@ -94,8 +136,14 @@ class ShardedModel:
         return self._owners[id(tensor)].has_checksum(tensor)
 
     def close(self) -> None:
-        for shard in self._shards.values():
+        for shard in self._shards:
             shard.close()
+
+
+def _tensors_of(file: ForeignFile) -> dict[str, Stored]:
+    """The tensors that a file holds by name."""
+    tree = file.tree if isinstance(file.tree, dict) else {}
+    return {name: value for name, value in tree.items() if isinstance(name, str) and isinstance(value, Stored)}
 
 
 def _weight_map(index: ReadableFile) -> dict[str, str]:
@@ -113,8 +161,14 @@ def _weight_map(index: ReadableFile) -> dict[str, str]:
         )
     for name, file in files.items():
         # An index from elsewhere must not lead to other files of this machine.
-        if not isinstance(file, str) or not file or os.path.basename(file) != file or file in (".", ".."):
+        if not isinstance(file, str) or not _is_name(file):
             raise CorruptCheckpointError(
                 "the index of a model must name its files without directories", key=name, found=reprlib.repr(file)
             )
     return files
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_name(path: str) -> bool:
+    """Whether a path is the name of a file, and of no directory."""
+    return bool(path) and os.path.basename(path) == path and path not in (".", "..")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from milepost.bundle.memory import Array
 from milepost.bundle.slices import Box
+from milepost.foreign.places import Places
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
@@ -102,8 +104,8 @@ class ForeignFile(Protocol):
 
 
 @runtime_checkable
-class BoxedFile(ForeignFile, Protocol):
-    """An open file that can read a box of a tensor without the rest of it."""
+class BoxedFile(Protocol):
+    """A `ForeignFile` that can read a box of a tensor without the rest of it."""
 
     def read_box(self, tensor: Stored, box: Box, destination: Array) -> None:
         """Reads a box of a tensor into a contiguous array of its type and the shape of the box."""
@@ -115,9 +117,23 @@ class BoxedFile(ForeignFile, Protocol):
 
 
 @runtime_checkable
-class CheckedFile(ForeignFile, Protocol):
-    """An open file that has checksums of more than its tensors."""
+class PlacedFile(Protocol):
+    """A `ForeignFile` that tells of many tensors together what `extent` and `check` tell of each. This takes less time."""
+
+    def places(self, tensors: Sequence[Stored]) -> Places:
+        """The places of tensors, and their checksums."""
+        ...
+
+
+@runtime_checkable
+class CheckedFile(Protocol):
+    """A `ForeignFile` that has checksums of more than its tensors."""
 
     def check_rest(self) -> None:
         """Verifies the checksums of everything that `check` has not verified."""
         ...
+
+
+def places_of(file: ForeignFile, tensors: Sequence[Stored]) -> Places:
+    """The places of tensors of a file, and their checksums as far as they are known of many tensors together."""
+    return file.places(tensors) if isinstance(file, PlacedFile) else Places.of(map(file.extent, tensors))

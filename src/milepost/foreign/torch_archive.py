@@ -15,6 +15,7 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from operator import methodcaller
 from typing import Any, Final
 
 from milepost.bundle.memory import Array
@@ -23,6 +24,7 @@ from milepost.foreign import rebuilt, zip_content
 from milepost.foreign.kinds import first_record
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
+from milepost.foreign.places import Places
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
 from milepost.foreign.torch_tensors import TorchStorage, storage_of
@@ -42,7 +44,7 @@ def looks_like(archive: Archive) -> bool:
         names = archive.records
     except CorruptCheckpointError:
         return not first_record(archive.file).endswith(_OTHERS)
-    return any(name.endswith(f"/{_DATA}") for name in names)
+    return any(map(methodcaller("endswith", f"/{_DATA}"), names))
 
 
 class TorchArchive:
@@ -105,6 +107,9 @@ class TorchArchive:
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
         return self._storages.extent(tensor)
+
+    def places(self, tensors: Sequence[Stored]) -> Places:
+        return self._storages.places(tensors)
 
     def check(self, tensor: Stored) -> None:
         self._storages.check(tensor)

@@ -13,6 +13,7 @@ from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError
 from milepost.foreign.near_reads import NearReads
+from milepost.foreign.places import NO_CHECKSUM, Places
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import TorchStorage, View
 from milepost.storage import ReadableFile
@@ -131,6 +132,22 @@ class TorchStorages:
         if view.strides is not None or self._swapped:
             return None
         return self.file, self.records[view.storage.key].offset + view.offset
+
+    def places(self, tensors: Sequence[Stored]) -> Places:
+        """The places of tensors, and their checksums."""
+        views: list[View] = [tensor.place for tensor in tensors]
+        records = [self.records[view.storage.key] for view in views]
+        begin, size, crc = (np.array(column, np.int64) for column in zip(*records, strict=True))
+        offset = np.array([view.offset for view in views], np.int64)
+        length = np.array([tensor.spec.nbytes for tensor in tensors], np.int64)
+        has_none = crc == UNKNOWN
+        return Places.in_one(
+            self.file,
+            begin + offset,
+            [view.strides is None and not self._swapped for view in views],
+            np.where(has_none, NO_CHECKSUM, crc),
+            is_checksum_of_more=~has_none & (length != size),
+        )
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         """Reads a tensor into a contiguous array of its type and shape."""

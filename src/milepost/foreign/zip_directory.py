@@ -23,11 +23,13 @@ import struct
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.foreign.near_reads import read_rows
 from milepost.storage import ReadableFile
 
 MOST_RECORDS: Final = 500_000
@@ -68,10 +70,6 @@ LOCAL_HEADER: Final = 30
 """The bytes before the name of a record."""
 _LENGTHS_AFTER: Final = (26, 28)
 """Where the lengths of the name and of the extra field are in them."""
-_NEAR: Final = 4096
-"""Bytes between two local headers that are read together. A system reads as many from a disk for one header."""
-_AT_ONCE: Final = 1 << 20
-"""The most bytes that are read together."""
 _LONGEST_COMMENT: Final = 0xFFFF
 _ALL_ONES: Final = 0xFFFFFFFF
 _IN_ZIP64: Final = 1
@@ -134,20 +132,9 @@ class Archive:
 def starts_of(records: Iterable[ZipRecord], file: ReadableFile) -> list[int]:
     """The positions of the first bytes of records, after their local headers. Headers that are near each other are read together."""
     offsets = np.array([record.offset for record in records], np.int64)
-    order = np.argsort(offsets)
-    begins = offsets[order]
-    starts = np.empty_like(begins)
-    ends = np.append(np.flatnonzero(np.diff(begins) > _NEAR) + 1, len(begins))  # of runs of headers
-    place = 0
-    while place < len(begins):
-        begin = begins[place]
-        end = min(ends[np.searchsorted(ends, place, "right")], np.searchsorted(begins, begin + _AT_ONCE, "right"))
-        at = begins[place:end] - begin
-        data = np.frombuffer(file.read(int(begin), int(at[-1]) + LOCAL_HEADER), np.uint8)
-        name, extra = (data[at + field] + data[at + field + 1].astype(np.int64) * 256 for field in _LENGTHS_AFTER)
-        starts[order[place:end]] = begins[place:end] + LOCAL_HEADER + name + extra
-        place = end
-    found: list[int] = starts.tolist()
+    headers = read_rows(file, offsets, LOCAL_HEADER)
+    name, extra = (headers[:, field] + headers[:, field + 1].astype(np.int64) * 256 for field in _LENGTHS_AFTER)
+    found: list[int] = (offsets + LOCAL_HEADER + name + extra).tolist()
     return found
 
 
@@ -218,7 +205,10 @@ def _records(directory: bytes, count: int, limit: int) -> dict[str, ZipRecord]:
         raise _damaged(f"the record {names[place]!r:.80} has {size[place]} bytes, of which {stored[place]} are stored")
     _check_places(offset, stored, entries["name_length"], limit)
     columns = (offset, size, entries["crc"], stored, entries["method"], is_encrypted)
-    return dict(zip(names, map(ZipRecord, *(column.tolist() for column in columns)), strict=True))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return dict(
+        zip(names, map(tuple.__new__, repeat(ZipRecord), rows), strict=True)
+    )  # twice as fast as to call the class
 
 
 def _starts(directory: bytes, count: int) -> list[int]:

@@ -21,6 +21,7 @@ from milepost.coding.crc32c import crc32c, masked_each
 from milepost.coding.varints import Column
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader
+from milepost.foreign.places import NOWHERE, Places
 from milepost.storage import ReadableFile
 from milepost.tensor import DType
 from milepost.tools.blocks import norms_of
@@ -50,11 +51,13 @@ class SmallTensors:
         self._reader = reader
         self._tensors = tensors
         self._files: dict[int, ReadableFile] = {}
+        self._places: Places | None = None
         self._shard, self._offset, is_plain = tensors.shard, tensors.offset, tensors.is_plain
         if isinstance(reader, ForeignReader):
-            files, self._shard, self._offset = reader.extents(tensors.keys)
-            self._files = dict(enumerate(files))
-            is_plain = self._shard >= 0
+            self._places = reader.places(tensors.keys)
+            self._shard, self._offset = self._places.file, self._places.start
+            self._files = dict(enumerate(self._places.files))
+            is_plain = self._shard != NOWHERE
         is_numeric_spec = np.array([*(is_numeric(spec.dtype) for spec in tensors.specs), False])
         self._is_small = is_plain & (tensors.size > 0) & (tensors.size <= _SMALL) & is_numeric_spec[tensors.spec]
         if isinstance(reader, IndexedReader) and reader.is_swapped:
@@ -94,8 +97,9 @@ class SmallTensors:
         for group in np.split(order, np.flatnonzero(is_apart) + 1):
             found += self._read_group(group)
         if isinstance(self._reader, ForeignReader):
-            for place in order.tolist():
-                self._reader.check(tensors.keys[place])
+            assert self._places is not None, "a file of another library has them"
+            for number in self._places.take(order).unproven(found).tolist():
+                self._reader.check(tensors.keys[order[number]])
         else:
             for number in np.flatnonzero(masked_each(found) != tensors.crc[order]).tolist():
                 place = int(order[number])

@@ -109,6 +109,7 @@ bench: .venv-bench/.made  ## the benchmarks, about an hour; results go to benchm
 	.venv-bench/$(BIN)/python -m benchmarks.stages
 	.venv-bench/$(BIN)/python -m benchmarks.trees
 	.venv-bench/$(BIN)/python -m benchmarks.waits
+	.venv-bench/$(BIN)/python -m benchmarks.looking
 	.venv-bench/$(BIN)/python -m benchmarks.throughput
 	.venv-bench/$(BIN)/python -m benchmarks.several
 	.venv-bench/$(BIN)/python -m benchmarks.training_state

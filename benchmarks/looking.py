@@ -61,11 +61,12 @@ _LISTING: Final = {
     ),
 }
 """What lists a file of each format without milepost. TensorFlow lists checkpoints of milepost."""
-_READING: Final = (
-    "buffer = bytearray(16 << 20)\nwith open(PATH, 'rb', buffering=0) as file:\n  while file.readinto(buffer): pass"
-)
+_RAW: Final = "raw: read all bytes, 16 MiB at a time"
+_READING: Final = {
+    _RAW: "buffer = bytearray(16 << 20)\nwith open(PATH, 'rb', buffering=0) as file:\n  while file.readinto(buffer): pass",
+    "raw: read all bytes into memory": "with open(PATH, 'rb') as file: file.read()",
+}
 _LARGE_COMMANDS: Final = {
-    "raw: read all bytes": None,
     "milepost ls": ("ls", "{directory}"),
     "milepost show, list": ("show", "{first}"),
     "milepost show, one tensor": ("show", "{first}", "w1"),
@@ -156,10 +157,9 @@ def commands(table: str, directory: Path) -> dict[tuple[str, str], Sequence[str]
     first = f"{directory}/own-1"
     places = {"directory": str(directory), "first": first, "second": _second(first)}
     data = next(str(path) for path in sorted(directory.iterdir()) if path.name.startswith("own-1.data"))
-    return {
-        (name, "run"): (python, "-c", f"PATH = {data!r}\n{_READING}")
-        if words is None
-        else (*milepost, *(word.format(**places) for word in words))
+    raw = {(name, "run"): (python, "-c", f"PATH = {data!r}\n{text}") for name, text in _READING.items()}
+    return raw | {
+        (name, "run"): (*milepost, *(word.format(**places) for word in words))
         for name, words in _LARGE_COMMANDS.items()
     }
 
@@ -203,9 +203,9 @@ def _text(table: str, samples: Samples, options: argparse.Namespace) -> str:
         header = ["", "show s", "MiB", "diff s", "MiB", "listed by its library s", "MiB"]
         heading = f"### {COUNT:,} tensors, {runner.filesystem(options.memory)}"
         return f"{heading}\n\n{runner.table(header, rows)}"
-    raw = runner.series(samples, "seconds", row="raw: read all bytes", column="run")
+    raw = runner.series(samples, "seconds", row=_RAW, column="run")
     rows = []
-    for name in _LARGE_COMMANDS:
+    for name in (*_READING, *_LARGE_COMMANDS):
         seconds = runner.series(samples, "seconds", row=name, column="run")
         rows.append([name, *_cells(samples, name, "run"), seconds.ratio(raw)])
     count, length = LARGE

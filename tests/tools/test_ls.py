@@ -268,6 +268,37 @@ def test_directories_below_are_looked_into(tmp_path, capsys):
     assert [row["path"] for row in json_of(capsys, "ls", tmp_path / "runs")["checkpoints"]] == deeper
 
 
+def files_of_a_trainer(directory):
+    """What the trainer of Hugging Face saves at a step, as far as milepost reads it."""
+    source = Checkpoint(v=Variable(1.0)).write(directory.parent / "source" / "c")
+    directory.mkdir()
+    for name in ("model.safetensors", "optimizer.pt"):
+        milepost.convert(source, directory / name)
+    (directory / "trainer_state.json").write_text("{}")
+    shutil.rmtree(directory.parent / "source")
+
+
+def test_files_beside_a_model_are_listed(tmp_path, capsys):
+    files_of_a_trainer(tmp_path / "checkpoint-500")
+    rows = json_of(capsys, "ls", tmp_path)["checkpoints"]
+    assert [row["path"] for row in rows] == [
+        str(tmp_path / "checkpoint-500"),
+        str(tmp_path / "checkpoint-500" / "optimizer.pt"),
+    ]
+    os.truncate(rows[1]["path"], 200)
+    assert [row["state"] for row in json_of(capsys, "ls", tmp_path, status=1)["checkpoints"]] == ["complete", "damaged"]
+
+
+def test_files_beside_a_model_further_down_are_not_passed_over(tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    files_of_a_trainer(step := tmp_path / "run" / "checkpoint-500")
+    listed = json_of(capsys, "ls", tmp_path)
+    assert [row["path"] for row in listed["checkpoints"]] == [str(step)]
+    assert listed["not_searched"] == [str(step)]
+    (step / "optimizer.pt").unlink()
+    assert json_of(capsys, "ls", tmp_path)["not_searched"] == []
+
+
 def test_a_directory_with_checkpoints_deep_below_names_the_next_ones(tmp_path, capsys):
     series(tmp_path / "runs" / "a" / "b", [0.5])
     told = output_of(capsys, "ls", tmp_path, status=3).err

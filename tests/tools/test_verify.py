@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+import milepost
 from milepost import Checkpoint, Variable
 from milepost.tools.cli import main
 from tests.tools.commands import damage, json_of, series
@@ -88,6 +89,21 @@ def test_a_malformed_state_file_is_damage(paths, capsys):
     captured = capsys.readouterr()
     assert "malformed" in captured.err
     assert len(captured.out.splitlines()) == 3
+
+
+def test_a_damaged_optimizer_beside_a_model_is_found(paths, tmp_path, capsys):
+    (step := tmp_path / "trained" / "checkpoint-500").mkdir(parents=True)
+    for name in ("model.safetensors", "optimizer.pt"):
+        milepost.convert(paths[0], step / name)
+    assert main(["verify", str(tmp_path / "trained")]) == 0
+    with open(step / "optimizer.pt", "r+b") as file:
+        file.truncate(200)
+    capsys.readouterr()
+    assert main(["verify", str(tmp_path / "trained")]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{step / 'optimizer.pt'}: damaged",
+        f"{step / 'model.safetensors'}: 2 tensors, all readable; no checksums were compared, so changed bytes may go unnoticed",
+    ]
 
 
 def test_a_directory_without_checkpoints_is_an_error(tmp_path, capsys):

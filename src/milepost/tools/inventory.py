@@ -177,8 +177,10 @@ def _inside(storage: Storage, directory: str, *, below: bool) -> Inventory:
         except StorageError:  # this user may not read it
             not_searched.append(each)
             continue
+        model = files_of_model(storage, each) if each in paths else []
         for place in inside.places:
-            places.setdefault(place.path, place)
+            if place.path not in model:
+                places.setdefault(place.path, place)
         problems += inside.problems
         not_searched += inside.not_searched
     return Inventory([*places.values()], problems, not_searched)
@@ -287,8 +289,12 @@ def _alone(storage: Storage, path: str) -> Place:
 
 
 def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:
-    """What a directory holds beside bundles with an index: files and directories of other libraries, and SavedModels; and all other
-    directories."""
+    """What a directory holds beside bundles with an index.
+
+    Returns:
+        Files and directories of other libraries, and SavedModels; and all other directories. The directory of a model is among both if there is
+        more in it, as trainers save the optimizer beside the model.
+    """
     names = dict.fromkeys(sorted(storage.list(directory)))
     found: list[str] = []
     directories: list[str] = []
@@ -298,7 +304,9 @@ def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:
     for name in names:
         path = os.path.join(directory, name)
         if storage.is_directory(path):
-            (found if _is_one_directory(storage, path) else directories).append(path)
+            is_one, is_more = _is_one_directory(storage, path)
+            found += [path] if is_one else []
+            directories += [path] if is_more else []
         elif not storage.is_file(path):
             continue  # a pipe or a device
         elif name.endswith(_WEIGHTS):
@@ -314,12 +322,21 @@ def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:
     return found, directories
 
 
-def _is_one_directory(storage: Storage, path: str) -> bool:
-    """Whether a directory in another one is listed as one checkpoint."""
+def _is_one_directory(storage: Storage, path: str) -> tuple[bool, bool]:
+    """Whether a directory in another one is listed as one checkpoint, and whether there may be others in it."""
     try:
-        return _means_one(storage, path) or bool(files_of_model(storage, path))
+        if _means_one(storage, path):
+            return True, False
+        model = files_of_model(storage, path)
+        names = storage.list(path) if model else []
     except StorageError:  # this user may not read it
-        return False
+        return False, True
+    inside = [os.path.join(path, name) for name in names]
+    is_more = any(
+        each not in model and (each.endswith((*_WEIGHTS, INDEX_SUFFIX)) or storage.is_directory(each))
+        for each in inside
+    )
+    return bool(model), is_more or not model
 
 
 def _files_of(storage: Storage, path: str) -> list[str]:

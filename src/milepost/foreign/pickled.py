@@ -195,7 +195,7 @@ class _Machine:
 
     def _run_frequent(self) -> None:  # noqa: C901, PLR0915 - most of the time of opening a file is spent here, and calls would add to it
         """Carries out instructions until the last few bytes, or until one is to fail or is unusual. The instructions that are
-        frequent in files of PyTorch are carried out here, all others by their handlers."""
+        frequent in files of PyTorch and DCP are carried out here, all others by their handlers."""
         stream, stack, memo, others, marks = self._in, self._stack, self._memo, self._others, self._marks
         data, position, handlers = stream.data, stream.position, _HANDLERS
         long, most_memo = U32.unpack_from, self._most_memo
@@ -214,12 +214,18 @@ class _Machine:
                     break
                 memo.append(value)
                 position += 5 if code == _LONG_PUT else 2
-            elif code == _GET:
-                number = data[position + 1]
+            elif code == _MEMOIZE:
+                value = stack[-1] if stack else _MARK
+                if value is _MARK or isinstance(value, Unbuilt) or others or len(memo) > most_memo:
+                    break
+                memo.append(value)
+                position += 1
+            elif code == _GET or code == _LONG_GET:  # noqa: SIM109
+                number = long(data, position + 1)[0] if code == _LONG_GET else data[position + 1]
                 if number >= len(memo):
                     break
                 stack.append(memo[number])
-                position += 2
+                position += 5 if code == _LONG_GET else 2
             elif code == _BYTE:
                 stack.append(data[position + 1])
                 position += 2
@@ -229,9 +235,9 @@ class _Machine:
                 position += 1
                 if data[position] == _TEXT:
                     position = self._carry_out_run(position)
-            elif code == _TEXT:
-                start = position + 5
-                end = start + long(data, position + 1)[0]
+            elif code == _TEXT or code == _SHORT_TEXT:  # noqa: SIM109
+                start = position + (5 if code == _TEXT else 2)
+                end = start + (long(data, position + 1)[0] if code == _TEXT else data[position + 1])
                 if end > limit:
                     break
                 stream.position = position
@@ -552,7 +558,7 @@ def _pushes(value: Any) -> Callable[[_Machine], None]:
 
 
 _STOP: Final = ord(".")
-_LONG_PUT, _PUT, _GET, _BYTE, _SET_MARK, _TEXT = b"rqhK(X"
+_LONG_PUT, _PUT, _MEMOIZE, _GET, _LONG_GET, _BYTE, _SET_MARK, _TEXT, _SHORT_TEXT = b"rq\x94hjK(X\x8c"
 _TUPLE, _TUPLE_OF_ONE, _FALSE, _NO_MEMBERS = b"t\x85\x89)"
 """The instructions that are frequent in files of PyTorch."""
 _HANDLERS: Final[dict[int, Callable[[_Machine], None]]] = {

@@ -134,6 +134,7 @@ class DistributedDirectory:
         self._files = _DataFiles(anchored(storage, path), path)
         self._objects: dict[str, TorchArchive] = {}
         self._opened: dict[Place, tuple[TorchArchive, Stored]] = {}
+        self._without_checksum: set[str] = set()  # of the tensors that have been checked
         try:
             self._files.check(contents.places())
             self.paths = self._files.paths()
@@ -171,8 +172,7 @@ class DistributedDirectory:
     def has_checksum(self, tensor: Stored) -> bool:
         if not isinstance(tensor.place, _Pieces):
             return self._owner(tensor).has_checksum(tensor)
-        archives = (self._piece(tensor, part.piece) for part in _parts(tensor.place.pieces, _whole(tensor)))
-        return all(archive.has_checksum(stored) for archive, stored in archives)
+        return tensor.place.name not in self._without_checksum
 
     def check_box(self, tensor: Stored, box: Box) -> None:
         if not isinstance(tensor.place, _Pieces):
@@ -181,6 +181,8 @@ class DistributedDirectory:
         for part in _parts(tensor.place.pieces, box):
             archive, stored = self._piece(tensor, part.piece)
             archive.check(stored)
+            if not archive.has_checksum(stored):
+                self._without_checksum.add(tensor.place.name)
 
     def close(self) -> None:
         self._files.close()

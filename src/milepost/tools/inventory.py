@@ -225,6 +225,11 @@ def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
     return Facts("missing" if is_missing else state, size, modified, problem=problem)
 
 
+def size_of(path: str, storage: Storage = LOCAL_STORAGE) -> int:
+    """The bytes of all files of a checkpoint, damaged or not."""
+    return _stat(_files_of(storage, path))[0]
+
+
 def deletion_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointNotFoundError | None:
     """The problem of a checkpoint that was listed, and whose index is not there because a program deletes or has deleted it. Otherwise None."""
     if storage.is_file(index_path(path)):

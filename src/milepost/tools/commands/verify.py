@@ -15,7 +15,7 @@ from milepost.foreign import ForeignReader
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json
-from milepost.tools.inventory import deletion_of, facts_of, inventory_of, not_searched_note
+from milepost.tools.inventory import deletion_of, inventory_of, not_searched_note, size_of
 from milepost.tools.remedies import for_command
 from milepost.tools.terminal import is_drawn, line, note, print_json, progress, shown
 
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _verified(path: str) -> _Result:
-    result = _Result(path, size=facts_of(path).size)
+    result = _Result(path, size=size_of(path))
     started = time.perf_counter()
     try:
         with open_any(LOCAL_STORAGE, path) as reader:

@@ -47,6 +47,9 @@ MODULE = """
     def ends():
         raise SystemExit(7)
 
+    async def later():
+        return checkpoint
+
     number = object()
 """
 
@@ -167,6 +170,7 @@ def test_it_says_what_a_restore_does_then(saved, capsys):
         ("ends", "raised SystemExit: 7"),
         ("none", "has no object of this name"),
         ("number", "cannot be restored"),
+        ("later", "an object of type builtins.coroutine"),
     ],
 )
 def test_what_is_no_object(saved, capsys, name, said):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import os
 import sys
 import traceback
@@ -44,6 +45,8 @@ def checkpoint_named(name: str) -> milepost.Checkpoint:
         if not _is_accepted(found) and callable(found):
             with _explained(f"calling {name}"):
                 found = found()
+            if inspect.iscoroutine(found):
+                found.close()  # otherwise Python warns that nothing awaited it, beside the error
         with _explained(f"making a Checkpoint of what {name} is"):
             return _as_checkpoint(found, name)
 

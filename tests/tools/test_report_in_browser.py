@@ -502,3 +502,19 @@ def least_contrast(browser, selector):
       return Math.min(...ratios);
     })()""".replace("SELECTOR", repr(selector))
     return browser.run(script)
+
+
+def test_the_own_names_of_layers_are_shown_and_found(page, tmp_path):
+    keras = pytest.importorskip("keras")
+    inside = keras.Input((3,))
+    outside = keras.layers.Dense(2, name="head")(keras.layers.Dense(4, name="<b>body")(inside))
+    keras.Model(inside, outside).save_weights(tmp_path / "m.weights.h5")
+    opened = page(tmp_path / "m.weights.h5")
+    assert {"dense (<b>body)", "dense_1 (head)"} <= {*tree(opened)}
+    opened.run("document.getElementById('tree-search').value = 'HEAD'")
+    opened.run("document.getElementById('tree-search').dispatchEvent(new Event('input'))")
+    wait_for(
+        opened,
+        "!Array.from(document.querySelectorAll('#tree .row .name')).some(each => each.textContent.startsWith('dense ('))",
+    )
+    assert "dense_1 (head)" in tree(opened)

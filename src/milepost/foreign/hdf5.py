@@ -153,6 +153,19 @@ class Hdf5File:
                 found += listed
             return found
 
+    def text(self, path: str, name: str) -> str | None:
+        """An attribute of the group at a path that is one text; None if there is no such group or text.
+
+        Raises:
+            CorruptCheckpointError: It is damaged.
+        """
+        with self._translated():
+            group = self.root.get(path)
+            if not isinstance(group, self._h5py.Group) or name not in group.attrs:
+                return None
+            found = self._texts(group.attrs, name)
+            return found[0] if found and len(found) == 1 and isinstance(found[0], str) else None
+
     def _texts(self, attributes: Any, name: str) -> list[str] | None:
         """The texts of an attribute; None if it has other elements. Those are not read: with damaged types, the library may end the process."""
         attribute = attributes.get_id(name)

@@ -2,7 +2,8 @@
 
 ::
 
-    .weights.h5  :=  <path of an object>/vars/<name>      what save_weights() of Keras 3 writes
+    .weights.h5  :=  <path of an object>/vars/<name>      what save_weights() of Keras 3 writes; the attribute name of vars is the
+                                                          object's own name
     .h5          :=  {model_weights/} <layer>/<weight>    what save_weights() and save() of Keras 1 and 2 wrote, and Keras Applications have
                      optimizer_weights/<weight>           the attributes layer_names and weight_names give their order
     .keras       :=  a zip archive with model.weights.h5, not compressed, and config.json, which is not read
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle.memory import Array
@@ -38,6 +40,10 @@ _OF_MODEL: Final = "model_weights"
 _OF_OPTIMIZER: Final = "optimizer_weights"
 _LAYERS: Final = "layer_names"
 _NAMES: Final = "weight_names"
+_VARIABLES: Final = "vars"
+"""The group of the variables of a layer."""
+_OWN_NAME: Final = "name"
+"""Its attribute with the layer's own name, in files of newer versions of Keras."""
 
 
 def looks_like(archive: Archive) -> bool:
@@ -79,6 +85,22 @@ class KerasFile:
         except MilepostError as error:
             self.close()
             raise error.with_context(file=file.path) from None
+
+    def own_names(self) -> dict[str, str]:
+        """The names that layers have themselves, by the paths of the layers in the file, as far as the file has them."""
+        found: dict[str, str] = {}
+        pending: list[tuple[str, Any]] = [("", self.tree)]
+        while pending:
+            path, level = pending.pop()
+            for name, below in level.items():
+                if not isinstance(below, Mapping):
+                    continue
+                inside = f"{path}/{name}" if path else name
+                pending.append((inside, below))
+                with suppress(CorruptCheckpointError):  # of a damaged attribute, which no value is
+                    if own := self._hdf5.text(f"{inside}/{_VARIABLES}", _OWN_NAME):
+                        found[inside] = own
+        return found
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         self._hdf5.read_into(tensor.place, destination)

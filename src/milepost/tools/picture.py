@@ -5,7 +5,7 @@ edges are dashed.
 
 A picture has a limited number of nodes, because nobody can read thousands. What does not fit is *folded*: one node stands for several,
 and says how many they are and how many bytes their tensors have. Objects are opened from the root on, as long as there is room. Of an
-object with many children the first ones are drawn, and one node for the rest.
+object with many children the first ones that hold tensors are drawn, and one node for the rest.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from milepost.graph.object_graph import Node, ObjectGraph
 from milepost.tensor import TensorSpec
 from milepost.tools import amounts
 from milepost.tools.keras_slots import ITERATIONS, keras_slots
+from milepost.tools.own_names import own_name_of
 
 OBJECT: Final = "object"
 OPTIMIZER: Final = "optimizer"
@@ -39,6 +40,8 @@ _FEWEST_CHILDREN: Final = 3
 _MOST_NAMES: Final = 3
 """Names on one edge to a folded node; of more, the first and the last."""
 _MOST_OFFERED: Final = 5
+_MOST_STEPS: Final = 100
+"""Edges that are followed upwards from a node."""
 _OF_KERAS: Final = ({ITERATIONS}, {"iter", "decay"})
 """Children that only optimizers have: those of Keras 3 and tf_keras, and those of tf_keras' legacy classes."""
 
@@ -49,7 +52,7 @@ class DrawnNode:
 
     Attributes:
         role: `OBJECT`, `OPTIMIZER`, `VARIABLE` or `SLOT`.
-        label: The text in the node: the spec of its value, and how many nodes are folded into it.
+        label: The text in the node: the spec of its value, its own name if the edges do not say it, and how many nodes are folded into it.
         folded: How many nodes of the graph are folded into it.
         size: The bytes of their tensors.
         is_rest: Whether it is no node of the graph itself, and only stands for those that are folded into it.
@@ -119,6 +122,8 @@ def picture_of(
         role, count, size = _role(graph, node, tree.slots), *tree.amount(left_out)
         values = [specs.get(value.key, value.name) for value in graph.nodes[node].values]
         folded = _alone(graph, node, left_out, specs) if count == 1 else ""
+        own_name = "" if role == SLOT else own_name_of(graph.nodes[node], tree.path(node))
+        values[-1:] = [f"{each} ({own_name})" if own_name else each for each in values[-1:]]
         label = ", ".join(filter(None, [*values, folded or _folded_label(count, size)]))
         nodes.append(DrawnNode(role, label, count, size))
     stands_for = dict(place)
@@ -167,6 +172,7 @@ class _Tree:
         order: The nodes, parents before their children.
         distances: How many edges each is away from the first one.
         parents: The node above each.
+        names: The name of the edge from there.
         below: The nodes below each.
         slots: All slot variables of the graph.
         in_lists: Those of Keras, which edges lead to, as slot variable, variable and name.
@@ -174,7 +180,7 @@ class _Tree:
     """
 
     def __init__(self, graph: ObjectGraph, start: int, sizes: Mapping[str, int]) -> None:
-        self.distances, self.parents = {start: 0}, {start: start}
+        self.distances, self.parents, self.names = {start: 0}, {start: start}, {start: ""}
         in_lists = keras_slots(graph)
         self.slots = _listed_slots(graph) | {each.slot for each in in_lists}
         queue = deque([start])
@@ -184,6 +190,7 @@ class _Tree:
                 if edge.node not in self.distances:
                     self.distances[edge.node] = self.distances[node] + 1
                     self.parents[edge.node] = node
+                    self.names[edge.node] = edge.name
                     queue.append(edge.node)
         reached = set(self.distances)
         self.referred: list[tuple[int, int, str, int]] = []
@@ -193,6 +200,7 @@ class _Tree:
                     self.referred.append((owner, reference.variable, reference.name, reference.slot))
                     self.distances.setdefault(reference.slot, self.distances[reference.variable] + 1)
                     self.parents.setdefault(reference.slot, reference.variable)
+                    self.names.setdefault(reference.slot, reference.name)
         self.in_lists = [each for each in in_lists if {each.slot, each.variable} <= reached]
         self.added = {slot for *_, slot in self.referred}
         self.order = sorted(self.distances, key=self.distances.__getitem__)
@@ -202,13 +210,27 @@ class _Tree:
                 self.below[self.parents[node]].append(node)
         self._counts = dict.fromkeys(self.order, 1)
         self._sizes = dict.fromkeys(self.order, 0)
+        self._values = {node: len(graph.nodes[node].values) for node in self.order}
         for node in self.order:
             for value in graph.nodes[node].values:
                 self._sizes[node] += sizes.get(value.key, 0)
         for node in reversed(self.order):
             if node != start:
                 self._counts[self.parents[node]] += self._counts[node]
+                self._values[self.parents[node]] += self._values[node]
                 self._sizes[self.parents[node]] += self._sizes[node]
+
+    def path(self, node: int) -> list[str]:
+        """The names of the last edges that lead to a node, the last one first."""
+        names: list[str] = []
+        while self.parents[node] != node and len(names) < _MOST_STEPS:
+            names.append(self.names[node])
+            node = self.parents[node]
+        return names
+
+    def is_empty(self, node: int) -> bool:
+        """Whether there is no value at a node, nor below it."""
+        return not self._values[node]
 
     def amount(self, nodes: Iterable[int]) -> tuple[int, int]:
         """How many nodes some nodes and all below them are, and the bytes of their tensors."""
@@ -229,7 +251,10 @@ def _chosen(tree: _Tree, depth: int | None, limit: int | None) -> tuple[list[int
         if depth is not None and tree.distances[node] >= depth:
             children = [each for each in children if each in tree.added]
         # one child would take as much room as the node that stands for it
-        kept = children if len(children) <= widest + 1 else children[:widest]
+        kept = children
+        if len(children) > widest + 1:
+            first = {*([each for each in children if not tree.is_empty(each)] or children)[:widest]}
+            kept = [each for each in children if each in first]
         needed = len(kept) + (len(kept) < len(children))
         if not kept or needed > room:
             continue
@@ -237,7 +262,7 @@ def _chosen(tree: _Tree, depth: int | None, limit: int | None) -> tuple[list[int
         shown += kept
         queue.extend(kept)
         if len(kept) < len(children):
-            rests[node] = tree.below[node][widest:]
+            rests[node] = [each for each in tree.below[node] if each not in first]
     return shown, rests
 
 

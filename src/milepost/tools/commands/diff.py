@@ -21,6 +21,7 @@ from milepost.tools.fitting import Column
 from milepost.tools.named import open_named
 from milepost.tools.names import ROOT, nameless, translation_of
 from milepost.tools.not_arrays import NotArrays
+from milepost.tools.own_names import layer_of, own_names_of
 from milepost.tools.tensors import Tensors
 from milepost.tools.terminal import all_named, line, named, note, print_json, progress, shown, table_of_columns, warning
 
@@ -128,6 +129,9 @@ def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> No
     names = all_named(map(short_name, keys))
     for place in (place for place, key in enumerate(keys) if key == ROOT):
         names[place] = nameless(comparison.readers[0])
+    own_names = {path: name for reader in comparison.readers for path, name in own_names_of(reader).items()}
+    if own_names:
+        columns.append((Column("LAYER", folds=True), [layer_of(key.split("/"), own_names) for key in keys]))
     columns.append((Column("KEY", style="cyan", folds=True), names))
     table_of_columns([column for column, _ in columns], [cells for _, cells in columns])
 

@@ -22,6 +22,7 @@ from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_j
 from milepost.tools.inventory import inventory_of
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.names import ROOT
+from milepost.tools.own_names import own_names_of
 from milepost.tools.paths import typed_path
 from milepost.tools.picture import picture_of
 from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, changes_of, contents_of, pairs_for_page
@@ -152,6 +153,7 @@ def _described(reader: BundleReader, rows: list[Row]) -> Described:
         saved_with and saved_with.metrics,
         saved_with and saved_with.metadata,
         reader.objects if isinstance(reader, ForeignReader) else {},
+        own_names_of(reader),
     )
 
 
@@ -173,7 +175,7 @@ def _write(
     pairs: Sequence[Pair],
 ) -> None:
     last = checkpoints[-1]
-    outline = outline_of(last.rows, graph)
+    outline = outline_of(last.rows, graph, last.own_names)
     values = not options.names_only
     compared = pairs_for_page(subjects, pairs, values=values)
 

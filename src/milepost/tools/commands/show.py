@@ -20,6 +20,7 @@ from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command
 from milepost.tools.fitting import Column
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.names import ROOT, all_printed, nameless, printed
+from milepost.tools.own_names import layer_of, own_names_of
 from milepost.tools.statistics import BARS, BARS_IN_ASCII, Statistics, bars, histogram_of, is_numeric, statistics_of
 from milepost.tools.tensors import Row, row_of, rows_of, selected
 from milepost.tools.terminal import (
@@ -116,6 +117,7 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
                 "metrics": saved_with and saved_with.metrics,
                 "metadata": saved_with and saved_with.metadata,
                 "tensors": [row.to_dict() for row in rows],
+                "layer_names": own_names_of(reader),
                 "objects_not_read": [{"key": key, "object": kind} for key, kind in objects.items()],
                 "not_arrays": not_arrays,
             }
@@ -145,16 +147,21 @@ def _print_rows(reader: BundleReader, rows: list[Row], options: argparse.Namespa
     columns = [Column("TYPE", folds=True), Column("BYTES", right=True)]
     columns += [Column("SHARD", right=True, spare=1)] if has_shards else []
     is_terminal = is_drawn()
+    own_names = own_names_of(reader)
     if options.flat or not (options.tree or options.depth is not None or is_terminal):
         shards = [[_shard(row) for row in rows]] if has_shards else []
         keys = all_printed([row.key for row in rows], reader)
-        listed = [[row.spec for row in rows], [str(row.size) for row in rows], *shards, keys]
+        layers = [[layer_of(row.key.split("/"), own_names) for row in rows]] if own_names else []
+        columns += [Column("LAYER", folds=True)] if own_names else []
+        listed = [[row.spec for row in rows], [str(row.size) for row in rows], *shards, *layers, keys]
         table_of_columns([*columns, Column("KEY", style="cyan", folds=True)], listed)
         return
     tree = tree_of(rows)
-    lines = folded(tree, options.depth, _MOST_LINES if is_terminal else None)
+    lines = folded(tree, options.depth, _MOST_LINES if is_terminal else None, own_names)
     names = [
-        nameless(reader) if each.row is not None and each.row.key == ROOT else f"{'  ' * each.depth}{named(each.name)}"
+        nameless(reader)
+        if each.row is not None and each.row.key == ROOT
+        else f"{'  ' * each.depth}{named(each.name)}{f' ({each.own_name})' if each.own_name else ''}"
         for each in lines
     ]
     specs = [_what(each) for each in lines]
@@ -242,6 +249,8 @@ def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> 
 def _print_head(reader: BundleReader, row: Row) -> None:
     where = f", in {row.pieces} pieces" if row.pieces > 1 else f", shard {row.shard}" if row.shard is not None else ""
     line(printed(row.key, reader))
+    if layer := layer_of(row.key.split("/"), own_names_of(reader)):
+        line(f"layer: {layer}")
     line("None" if row.is_none else f"{row.spec}, {amounts.size(row.size)}{where}")
 
 

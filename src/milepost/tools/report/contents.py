@@ -81,6 +81,7 @@ class Described:
         metrics: The metrics that were saved with it.
         metadata: The metadata that was saved with it.
         unread: Keys and classes of objects in a file of another library that are not read.
+        own_names: What layers are called themselves in a file of Keras, by path.
     """
 
     path: str
@@ -90,6 +91,7 @@ class Described:
     metrics: Any = None
     metadata: Any = None
     unread: dict[str, str] = field(default_factory=dict)
+    own_names: dict[str, str] = field(default_factory=dict)
 
 
 def contents_of(
@@ -195,6 +197,7 @@ def _outline(outline: Outline, number: dict[int, int]) -> dict[str, Any]:
         "tensor": [-1 if row.tensor is None else number.get(row.tensor, -1) for row in kept],
         "keys": {place: _named(row.key) for place, row in enumerate(kept) if row.key is not None},
         "others": {place: [_named(name) for name in row.others] for place, row in enumerate(kept) if row.others},
+        "own": {place: row.own_name for place, row in enumerate(kept) if row.own_name},
         "separator": outline.separator,
         "suffix": outline.suffix,
         "objects": outline.objects,

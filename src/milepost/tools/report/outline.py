@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from milepost.collector import collection_paused
-from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE
+from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE
 from milepost.graph.object_graph import ObjectGraph
+from milepost.tools.own_names import own_name_of
 from milepost.tools.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer, slots_of
 from milepost.tools.picture import SLOT as SLOT_VARIABLE
 from milepost.tools.tensors import Row, is_of_program
-from milepost.tools.tree import Branch, tree_of
+from milepost.tools.tree import MARKER, Branch, in_order, tree_of
 
 RECORD: Final = "record"
 """The role of what is no value of the program: the object graph, and the metadata."""
 _SUFFIX: Final = ATTRIBUTES + VARIABLE_VALUE
-_MARKER: Final = SLOT.removeprefix("/")
 _MOST_OTHERS: Final = 20_000
 """Other names that are listed of all objects together."""
 _MOST_OTHERS_EACH: Final = 4
+_MOST_OWN: Final = 10_000
+"""Own names that are listed."""
 _MOST_NAMES: Final = 100
 """Names in the path of another name."""
-_DIGITS: Final = re.compile(r"(\d{1,18})")
 
 
 class OutlineRow(NamedTuple):
@@ -38,6 +39,7 @@ class OutlineRow(NamedTuple):
         tensor: The position of its tensor; None if it has none.
         key: The key of the tensor, if that is not made of the names.
         others: Other names that lead to the object.
+        own_name: What the layer or variable is called itself; empty if that is not known, or if the names that lead to it say as much.
     """
 
     depth: int
@@ -46,6 +48,7 @@ class OutlineRow(NamedTuple):
     tensor: int | None
     key: str | None
     others: tuple[str, ...]
+    own_name: str = ""
 
 
 @dataclass(slots=True)
@@ -66,21 +69,25 @@ class Outline:
 
 
 @collection_paused()
-def outline_of(rows: Sequence[Row], graph: ObjectGraph | None) -> Outline:
+def outline_of(
+    rows: Sequence[Row], graph: ObjectGraph | None, own_names: Mapping[str, str] = MappingProxyType({})
+) -> Outline:
     """Makes the tree of a checkpoint.
 
     Args:
         rows: Its tensors.
         graph: Its object graph, if it has one.
+        own_names: Without a graph, what layers are called themselves, by path.
     """
     root = tree_of(rows)
     position = {row.key: place for place, row in enumerate(rows)}
     separator, suffix = ("/", _SUFFIX) if graph is not None else ("." if _has_dots(rows) else "/", "")
     roles: dict[int, str] = {}
     others: dict[int, list[str]] = {}
+    own = _branches(root, own_names)
     if graph is not None:
-        _add_objects(root, graph, roles, others)
-    listed = [*_listed(root, position, roles, others, separator, suffix)]
+        _add_objects(root, graph, roles, others, own)
+    listed = [*_listed(root, position, roles, others, own, separator, suffix)]
     return Outline(listed, separator, suffix, None if graph is None else len(graph.nodes))
 
 
@@ -89,13 +96,14 @@ def _listed(
     position: dict[str, int],
     roles: dict[int, str],
     others: dict[int, list[str]],
+    own: dict[int, str],
     separator: str,
     suffix: str,
 ) -> Iterator[OutlineRow]:
     """Every branch below the root, after the one it is below."""
     path: list[str] = []
     order: dict[str, Any] = {}
-    stack = [iter(_ordered(root, order))]
+    stack = [iter(in_order(root, order))]
     while stack:
         pair = next(stack[-1], None)
         if pair is None:
@@ -112,47 +120,41 @@ def _listed(
             tensor = position[key]
             if not is_of_program(key):
                 role = RECORD
-        if role != RECORD and name.startswith(_MARKER):
+        if role != RECORD and name.startswith(MARKER):
             role = SLOT_VARIABLE
         if role is None:
             role = OBJECT if branch.row is None else VARIABLE
         if key is not None and separator.join(path) + suffix == key:
             key = None
         names = others.get(id(branch))
-        yield OutlineRow(len(path) - 1, name, role, tensor, key, () if names is None else tuple(names))
+        others_of_it = () if names is None else tuple(names)
+        yield OutlineRow(len(path) - 1, name, role, tensor, key, others_of_it, own.get(id(branch), ""))
         if branch.below:
-            stack.append(iter(_ordered(branch, order)))
+            stack.append(iter(in_order(branch, order)))
         else:
             path.pop()
-
-
-def _ordered(branch: Branch, order: dict[str, Any]) -> Iterable[tuple[str, Branch]]:
-    """The branches below a branch, in natural order: 2 comes before 10.
-
-    Args:
-        branch: The branch.
-        order: By what names are sorted, as far as that is known. Many names occur many times.
-    """
-    below = branch.below
-    if len(below) < 2:
-        return below.items()
-    for name in below:
-        if name not in order:
-            order[name] = _natural(name)
-    return [(name, below[name]) for name in sorted(below, key=order.__getitem__)]
-
-
-def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:
-    parts = [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(_DIGITS.split(name))]
-    return name.startswith(_MARKER) or not is_of_program(name), parts
 
 
 def _has_dots(rows: Sequence[Row]) -> bool:
     return sum("." in row.key for row in rows) * 2 > sum("/" in row.key for row in rows) * 2
 
 
-def _add_objects(root: Branch, graph: ObjectGraph, roles: dict[int, str], others: dict[int, list[str]]) -> None:
-    """Notes the roles of objects and their other names, and adds the objects that hold no tensor."""
+def _branches(root: Branch, own_names: Mapping[str, str]) -> dict[int, str]:
+    """Own names by path as own names by branch."""
+    found = {}
+    for path, own_name in own_names.items():
+        branch: Branch | None = root
+        for step in path.split("/"):
+            branch = None if branch is None else branch.below.get(step)
+        if branch is not None:
+            found[id(branch)] = own_name
+    return found
+
+
+def _add_objects(
+    root: Branch, graph: ObjectGraph, roles: dict[int, str], others: dict[int, list[str]], own: dict[int, str]
+) -> None:
+    """Notes the roles of objects, their other names and their own ones, and adds the objects that hold no tensor."""
     slots = slots_of(graph)
     branches: dict[int, Branch] = {0: root}
     above: dict[int, tuple[int, str]] = {}
@@ -170,6 +172,9 @@ def _add_objects(root: Branch, graph: ObjectGraph, roles: dict[int, str], others
             if node.values
             else OBJECT
         )
+        has_one = bool(node.values) and bool(node.values[0].full_name) and len(own) < _MOST_OWN
+        if has_one and (own_name := own_name_of(node, _path(above, number))):
+            own[id(branch)] = own_name
         for name, child in node.children:
             if child not in branches:
                 branches[child] = branch.below.setdefault(name, Branch())

@@ -75,14 +75,22 @@ class Model {
       return `${parts.pop()} (slot of ${parts.join("/")})`;
     }
     if (name.startsWith(ATTRIBUTES)) return name.slice(ATTRIBUTES.length);
+    const own = this.data.outline.own[row];
     // a name of spaces, or of none, would not be seen
-    return name.trim() ? name : `'${name}'`;
+    return `${name.trim() ? name : `'${name}'`}${own ? ` (${own})` : ""}`;
   }
 
   // The same where there is little room: if there is one optimizer, its slot variables do not each name it.
   shortLabel(row) {
     const name = this.data.outline.name[row];
     return this.hasOneOwner && name.startsWith(MARKER) ? name.slice(name.lastIndexOf("/") + 1) : this.label(row);
+  }
+
+  // What the objects that lead to a row are called themselves; empty if that is not known.
+  ownNames(row) {
+    const names = [];
+    for (let at = row; at >= 0; at = this.parent[at]) if (this.data.outline.own[at]) names.push(this.data.outline.own[at]);
+    return names.reverse().join("/");
   }
 
   path(row) {
@@ -109,11 +117,11 @@ class Model {
   // All names in small letters, to search in; made when they are first asked for.
   get searched() {
     if (!this.lower) {
-      const { depth, name, separator } = this.data.outline;
+      const { depth, name, separator, own } = this.data.outline;
       const above = [];
       this.lower = name.map((each, row) => {
         above.length = depth[row];
-        above.push(each.toLowerCase());
+        above.push((own[row] ? `${each} (${own[row]})` : each).toLowerCase());
         // of a very deep object its last names, since all of all objects would take memory in proportion to the square of the depth
         return above.slice(-MOST_NAMES).join(separator);
       });

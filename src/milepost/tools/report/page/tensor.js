@@ -23,6 +23,8 @@ class TensorPanel {
     const facts = [["key", key]];
     const others = data.outline.others[row];
     if (others) facts.push(["also", others.join(", ")]);
+    const own = model.ownNames(row);
+    if (own) facts.push(["named", own]);
     facts.push(["share", `${percent(data.bytes[place] / Math.max(1, model.total))} of all bytes`]);
     parts.push(element("h3", { text: "In the file" }), factList(facts));
     parts.push(element("h3", { text: "Its values, on a command line" }), element("code", { text: `milepost show ${quoted(data.checkpoints[data.checkpoints.length - 1].path)} ${quoted(key)}` }));

@@ -72,8 +72,8 @@ class TestLookingAround:
             assert (caught.value.key, caught.value.file) == (key, "x")
 
     def test_an_unknown_key_names_those_like_it(self, reader):
-        """A misspelt key is answered with the right one, the beginning of a key with all of it."""
-        for wrong in ("b", "b/xx"):
+        """A misspelt key is answered with the right one, the beginning or the end of a key with all of it."""
+        for wrong in ("b", "b/xx", "x"):
             with pytest.raises(KeyNotFoundError, match="did you mean 'b/x'"):
                 reader.read(wrong)
 

@@ -21,6 +21,8 @@ def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError
     close: Sequence[str] = ()
     if isinstance(key, str):
         close = [other for other in keys if other.startswith(key + "/")][:3]
+        ends = f"/{key}", f".{key}"
+        close = close or [other for other in keys if other.partition(_ATTRIBUTES)[0].endswith(ends)][:3]
         close = close or [other for other in keys if f"/{key}/" in other][:3]
         close = close or _alike(key, keys[:_MOST_COMPARED])
     if close:

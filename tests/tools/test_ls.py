@@ -289,6 +289,18 @@ def test_files_beside_a_model_are_listed(tmp_path, capsys):
     assert [row["state"] for row in json_of(capsys, "ls", tmp_path, status=1)["checkpoints"]] == ["complete", "damaged"]
 
 
+def test_pickled_files_are_listed_if_pytorch_wrote_them(tmp_path, capsys):
+    """Accelerate saves the states of generators so."""
+    source = Checkpoint(v=Variable(1.0)).write(tmp_path / "source" / "c")
+    milepost.convert(source, tmp_path / "random_states_0.bin")
+    os.rename(tmp_path / "random_states_0.bin", tmp_path / "random_states_0.pkl")
+    (tmp_path / "words.pkl").write_bytes(b"\x80\x04N.")
+    shutil.rmtree(tmp_path / "source")
+    assert [row["path"] for row in json_of(capsys, "ls", tmp_path)["checkpoints"]] == [
+        str(tmp_path / "random_states_0.pkl")
+    ]
+
+
 def test_files_beside_a_model_further_down_are_not_passed_over(tmp_path, capsys):
     (tmp_path / "run").mkdir()
     files_of_a_trainer(step := tmp_path / "run" / "checkpoint-500")

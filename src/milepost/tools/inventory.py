@@ -27,6 +27,7 @@ from milepost.errors import (
 )
 from milepost.foreign import ForeignReader, files_of_model, is_one_of_directories, is_part_of_model, needs_orbax
 from milepost.foreign.orbax_layout import UNFINISHED
+from milepost.foreign.zip_directory import Archive
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tools.terminal import shown
 
@@ -36,6 +37,8 @@ says; a file of another library, if its header or directory says where its value
 has deleted it since it was listed, is deleting it, or was killed while it did."""
 _WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".msgpack", ".keras", ".h5", ".hdf5", ".npz")
 """The endings of files of other libraries that are listed."""
+_PICKLED: Final = (".pkl", ".pickle")
+"""The endings of files that are listed if they are archives, as `torch.save` writes them. Other programs write much else under such names."""
 _INDEX: Final = ".index.json"
 _GRAPH: Final = ".meta"
 """The ending of the file of a graph beside a checkpoint of TensorFlow 1."""
@@ -314,7 +317,7 @@ def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:
             directories += [path] if is_more else []
         elif not storage.is_file(path):
             continue  # a pipe or a device
-        elif name.endswith(_WEIGHTS):
+        elif name.endswith(_WEIGHTS) or (name.endswith(_PICKLED) and _is_archive(storage, path)):
             if not is_part_of_model(name, indexes):
                 found.append(path)
         else:
@@ -325,6 +328,18 @@ def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:
             if split and v1_shards(storage, os.path.join(directory, split[1])):
                 found.append(os.path.join(directory, split[1]))
     return found, directories
+
+
+def _is_archive(storage: Storage, path: str) -> bool:
+    """Whether a file begins like a zip archive with records."""
+    try:
+        file = storage.open(path)
+    except MilepostError:
+        return False
+    try:
+        return Archive(file).looks_like_one
+    finally:
+        file.close()
 
 
 def _is_one_directory(storage: Storage, path: str) -> tuple[bool, bool]:
@@ -338,7 +353,7 @@ def _is_one_directory(storage: Storage, path: str) -> tuple[bool, bool]:
         return False, True
     inside = [os.path.join(path, name) for name in names]
     is_more = any(
-        each not in model and (each.endswith((*_WEIGHTS, INDEX_SUFFIX)) or storage.is_directory(each))
+        each not in model and (each.endswith((*_WEIGHTS, *_PICKLED, INDEX_SUFFIX)) or storage.is_directory(each))
         for each in inside
     )
     return bool(model), is_more or not model

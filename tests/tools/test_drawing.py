@@ -91,10 +91,12 @@ def test_an_object_that_cannot_be_saved_is_refused():
         draw_graph(object())
 
 
-def test_a_file_without_an_object_graph_is_refused(tmp_path):
-    np.savez(tmp_path / "state.npz", w=np.zeros(3))
-    with pytest.raises(milepost.UnsupportedError, match=r"milepost.load_checkpoint\(\)"):
-        draw_graph(tmp_path / "state.npz")
+def test_of_a_file_without_an_object_graph_the_names_are_drawn(tmp_path):
+    np.savez(tmp_path / "state.npz", **{"net/w": np.zeros(3)})
+    drawing = draw_graph(tmp_path / "state.npz")
+    assert not drawing.has_graph
+    assert [edge.name for edge in drawing.picture.edges] == ["net", "w"]
+    assert f"Names in {tmp_path / 'state.npz'}" in drawing.svg
 
 
 def test_a_path_that_no_object_has_is_an_error():

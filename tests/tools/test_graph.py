@@ -1,6 +1,7 @@
 """`milepost graph` draws."""
 
 import json
+import pathlib
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -10,6 +11,8 @@ import milepost
 from milepost import Checkpoint, Variable
 from milepost.tools.cli import main
 from tests.tools.commands import json_of, output_of
+
+DATA = pathlib.Path(__file__).parents[1] / "data" / "tf115"
 
 
 @pytest.fixture
@@ -56,14 +59,37 @@ def test_a_depth_is_a_whole_number(saved, depth, capsys):
     assert f"expected 0 or a larger whole number, found {depth!r}" in capsys.readouterr().err
 
 
-def test_a_file_of_another_library_has_no_graph(tmp_path, capsys):
-    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+def test_the_names_of_a_file_of_another_library_are_drawn(tmp_path, capsys):
+    names = ["layers.2.weight", "layers.10.weight", "layers.10.bias", "head"]
+    entries = {
+        name: {"dtype": "F32", "shape": [1], "data_offsets": [4 * place, 4 * place + 4]}
+        for place, name in enumerate(names)
+    }
+    header = json.dumps(entries).encode()
     path = tmp_path / "model.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    assert main(["graph", str(path)]) == 3
-    error = capsys.readouterr().err
-    assert "have no object graph" in error
-    assert f"milepost show {path}" in error
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(16))
+    found = json_of(capsys, "graph", path)
+    assert not found["object_graph"]
+    assert [edge["name"] for edge in found["edges"]] == ["head", "layers", "2", "10", "weight", "bias", "weight"]
+    assert [node["label"] for node in found["nodes"]].count("float32[1]") == 4
+    assert "Names in" in output_of(capsys, "graph", path).out
+
+
+@pytest.mark.parametrize("root", ["layers.10", "layers/10"])
+def test_a_part_of_the_names_is_drawn(tmp_path, capsys, root):
+    torch = pytest.importorskip("torch")
+    torch.save({f"layers.{number}.w": torch.zeros(2) for number in range(11)}, tmp_path / "a.pt")
+    assert [edge["name"] for edge in json_of(capsys, "graph", tmp_path / "a.pt", "--root", root)["edges"]] == ["w"]
+
+
+def test_the_names_of_a_checkpoint_of_tensorflow_1_are_drawn(capsys):
+    found = json_of(capsys, "graph", DATA / "v1" / "ckpt")
+    assert not found["object_graph"]
+    assert "variable" in {node["role"] for node in found["nodes"]}
+
+
+def test_an_object_graph_is_drawn_as_such(saved, capsys):
+    assert json_of(capsys, "graph", saved)["object_graph"]
 
 
 def test_a_path_that_is_not_there_offers_a_few_names(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from milepost.engine.arguments import is_whole_number, wrong
 from milepost.engine.load import read_object_graph
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.save import read_state
-from milepost.errors import ArgumentError, KeyNotFoundError, UnsupportedError
+from milepost.errors import ArgumentError, KeyNotFoundError
 from milepost.foreign import ForeignReader
 from milepost.graph.description import counted, of_file
 from milepost.graph.description import kind_of as class_of
@@ -26,8 +27,10 @@ from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path
 from milepost.tensor import TensorSpec
-from milepost.tools.named import kind_of, open_named
+from milepost.tools.name_graph import graph_of_names
+from milepost.tools.named import open_named
 from milepost.tools.names import typed
+from milepost.tools.own_names import own_names_of
 from milepost.tools.picture import Picture, find_node, picture_of
 from milepost.tools.svg import to_dot, to_svg
 from milepost.tools.tensors import rows_of
@@ -40,6 +43,7 @@ class Drawing:
     Attributes:
         of: What is drawn: the path of the checkpoint, or the class of the object.
         picture: The nodes and edges that are drawn, as plain data.
+        has_graph: Whether they are those of an object graph. Otherwise they are the levels of the names in a file that has none.
 
     Example:
         >>> import milepost
@@ -50,6 +54,7 @@ class Drawing:
 
     of: str
     picture: Picture
+    has_graph: bool = True
 
     @cached_property
     def svg(self) -> str:
@@ -98,7 +103,7 @@ class Drawing:
 
     @property
     def _title(self) -> str:
-        return f"Object graph of {self.of}"
+        return f"{'Object graph of' if self.has_graph else 'Names in'} {self.of}"
 
 
 def draw_graph(
@@ -112,11 +117,12 @@ def draw_graph(
     """Draws the object graph of a live object, or of a checkpoint, as ``milepost graph`` does: optimizers red, variables blue, slot
     variables orange, other objects black.
 
-    Of a live object, the drawing shows what a save would write. No file is written. Values are read as a save reads them.
+    Of a live object, the drawing shows what a save would write. No file is written. Values are read as a save reads them. Of a file that has no
+    object graph, such as one of PyTorch or of TensorFlow 1, the drawing shows the names, a node for each of their levels.
 
     Args:
         source: A live object: a `Checkpoint`, a `CheckpointManager`, or any object that can be saved, such as a model. Or the path of a
-            checkpoint, of a SavedModel, or of a directory of checkpoints, whose latest is drawn.
+            checkpoint, of a SavedModel, of a file or directory of another library, or of a directory of checkpoints, whose latest is drawn.
         root: The path to the first object to draw: names joined by ``/``. By default the root of the graph.
         depth: The largest number of edges to follow from there; by default any number.
         limit: The largest number of nodes to draw, at least 1. By default 60, or any number if there is a depth. What has no room is
@@ -128,7 +134,7 @@ def draw_graph(
 
     Raises:
         UntrackableError: The live object, or one below it, cannot be saved.
-        UnsupportedError: The file has no object graph: it is one of another library, or a checkpoint of names, as TensorFlow 1 writes it.
+        UnsupportedError: The file is one that milepost does not read.
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged.
         KeyNotFoundError: There is no object at ``root``.
@@ -151,10 +157,10 @@ def draw_graph(
     path = plain_path(source)
     check_not_empty(path)
     with open_named(path, checked(storage)) as reader:
-        return drawing_of(reader, root, depth, limit, remedy="look at its tensors with milepost.load_checkpoint()")
+        return drawing_of(reader, root, depth, limit)
 
 
-def drawing_of(reader: BundleReader, root: str, depth: int | None, limit: int | None, *, remedy: str) -> Drawing:
+def drawing_of(reader: BundleReader, root: str, depth: int | None, limit: int | None) -> Drawing:
     """Draws an open checkpoint. Only its index and its object graph are read.
 
     Args:
@@ -162,34 +168,23 @@ def drawing_of(reader: BundleReader, root: str, depth: int | None, limit: int | 
         root: As for `draw_graph`.
         depth: As for `draw_graph`.
         limit: As for `draw_graph`.
-        remedy: What to do if the file has no object graph.
 
     Raises:
-        UnsupportedError: It has none.
         KeyNotFoundError: There is no object at ``root``.
     """
     graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
-    if graph is None:
-        is_foreign = isinstance(reader, ForeignReader)
-        raise UnsupportedError(
-            "files of other libraries have no object graph to draw"
-            if is_foreign
-            else "a checkpoint of names, as TensorFlow 1 writes it, has no object graph to draw",
-            file=reader.prefix,
-            expected="a checkpoint of milepost, or of tf.train.Checkpoint",
-            found=f"a {kind_of(reader)}" if is_foreign else "a checkpoint of names",
-            remedy=remedy,
-        )
     rows = rows_of(reader)
+    shown, own_names = (graph, {}) if graph is not None else graph_of_names(rows, own_names_of(reader))
     picture = picture_of(
-        graph,
+        shown,
         {row.key: row.spec for row in rows},
         sizes={row.key: row.size for row in rows},
-        root=_path_in(graph, root),
+        own_names=own_names,
+        root=_path_in(shown, root, dotted=graph is None),
         depth=depth,
         limit=limit,
     )
-    return Drawing(reader.prefix, picture)
+    return Drawing(reader.prefix, picture, graph is not None)
 
 
 def _check_number(name: str, number: Any, least: int) -> None:
@@ -217,13 +212,18 @@ def _of_live(source: Any, root: str, depth: int | None, limit: int | None) -> Dr
     return Drawing(class_of(source), picture)
 
 
-def _path_in(graph: ObjectGraph, text: str) -> str:
-    """The path of names of edges that a user means, who may have typed it as it was printed, or as it is in keys."""
+def _path_in(graph: ObjectGraph, text: str, *, dotted: bool = False) -> str:
+    """The path of names of edges that a user means, who may have typed it as it was printed, or as it is in keys.
+
+    Args:
+        graph: The graph.
+        text: What was typed.
+        dotted: Whether dots may separate names, as in a file of PyTorch.
+    """
     path = typed(text, [edge.name for node in graph.nodes for edge in node.children])
-    try:
-        find_node(graph, path)
-    except KeyNotFoundError:
-        plain = "/".join(map(unescape, path.split("/")))
-        if plain != path:
-            return plain
+    others = ["/".join(map(unescape, path.split("/"))), *([path.replace(".", "/")] if dotted else [])]
+    for each in (path, *others):
+        with suppress(KeyNotFoundError):
+            find_node(graph, each)
+            return each
     return path

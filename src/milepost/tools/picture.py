@@ -14,6 +14,7 @@ import difflib
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from milepost.checkpoint.reader import CheckpointReader
@@ -94,6 +95,7 @@ def picture_of(
     specs: Mapping[str, str],
     *,
     sizes: Mapping[str, int] | None = None,
+    own_names: Mapping[int, str] = MappingProxyType({}),
     root: str = "",
     depth: int | None = None,
     limit: int | None = None,
@@ -104,6 +106,7 @@ def picture_of(
         graph: The saved graph.
         specs: Element type and shape of each saved tensor, by key.
         sizes: The bytes of each saved tensor, by key. Without them, folded nodes say no bytes.
+        own_names: What nodes are called themselves, in addition to the names of variables in the graph.
         root: The path to the first node: edge names joined by ``/``; by default the root.
         depth: The largest number of edges to follow from the first node; by default any number.
         limit: The largest number of nodes to draw, at least 1; by default `MOST_NODES`, or any number if there is a depth.
@@ -122,8 +125,9 @@ def picture_of(
         role, count, size = _role(graph, node, tree.slots), *tree.amount(left_out)
         values = [specs.get(value.key, value.name) for value in graph.nodes[node].values]
         folded = _alone(graph, node, left_out, specs) if count == 1 else ""
-        own_name = "" if role == SLOT else own_name_of(graph.nodes[node], tree.path(node))
-        values[-1:] = [f"{each} ({own_name})" if own_name else each for each in values[-1:]]
+        own_name = own_names.get(node) or ("" if role == SLOT else own_name_of(graph.nodes[node], tree.path(node)))
+        if own_name:
+            values = [*values[:-1], " ".join([*values[-1:], f"({own_name})"])]
         label = ", ".join(filter(None, [*values, folded or _folded_label(count, size)]))
         nodes.append(DrawnNode(role, label, count, size))
     stands_for = dict(place)

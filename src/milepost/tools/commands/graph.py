@@ -8,6 +8,7 @@ from typing import Any
 
 from milepost.conversion.output_file import is_written_to, write_text
 from milepost.tools.arguments import (
+    FILES,
     SUCCESS,
     add_checkpoint,
     add_command,
@@ -39,11 +40,10 @@ def add(commands: Any) -> None:
         ],
         {0: "the graph is drawn"},
         f"At most {MOST_NODES} nodes are drawn unless another limit is given. The rest is folded: a node with a dashed outline stands for several, "
-        "and says how many objects they are and how many bytes their tensors have.",
+        "and says how many objects they are and how many bytes their tensors have. Of a file without an object graph, such as one of PyTorch, "
+        "the names are drawn.",
     )
-    add_checkpoint(
-        command, text="a checkpoint (its prefix), a SavedModel, or a directory of checkpoints, whose latest is used"
-    )
+    add_checkpoint(command, text=FILES)
     add_output(
         command,
         "FILE.svg or FILE.dot; without it, a tree of names is printed on a terminal, and SVG into a pipe or a file",
@@ -74,13 +74,13 @@ def run(options: argparse.Namespace) -> int:
     check_output(options, ".svg", ".dot")
     with open_named(options.checkpoint) as reader:
         prefix = reader.prefix
-        remedy = f"list its tensors: milepost show {prefix}"
-        drawing = drawing_of(reader, options.root, options.depth, options.limit, remedy=remedy)
+        drawing = drawing_of(reader, options.root, options.depth, options.limit)
     picture = drawing.picture
     if options.json:
         print_json(
             {
                 "checkpoint": prefix,
+                "object_graph": drawing.has_graph,
                 "nodes": [asdict(node) for node in picture.nodes],
                 "edges": [asdict(edge) for edge in picture.edges],
             }

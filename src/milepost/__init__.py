@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint.views import TrackableView as TrackableView
     from milepost.checkpoint.weights import load_weights as load_weights
     from milepost.checkpoint.weights import save_weights as save_weights
-    from milepost.conversion import Conversion as Conversion
-    from milepost.conversion import convert as convert
+    from milepost.conversion.conversion import Conversion as Conversion
+    from milepost.conversion.conversion import convert as convert
     from milepost.coordination import Coordinator as Coordinator
     from milepost.coordination import FileCoordinator as FileCoordinator
     from milepost.engine.directory import checkpoint_exists as checkpoint_exists
@@ -101,7 +101,7 @@ _MODULES: Final = {
     "milepost.checkpoint.save_tree": ["save"],
     "milepost.checkpoint.views": ["CheckpointView", "TrackableView"],
     "milepost.checkpoint.weights": ["load_weights", "save_weights"],
-    "milepost.conversion": ["Conversion", "convert"],
+    "milepost.conversion.conversion": ["Conversion", "convert"],
     "milepost.coordination": ["Coordinator", "FileCoordinator"],
     "milepost.engine.directory": [
         "checkpoint_exists",

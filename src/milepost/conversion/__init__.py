@@ -1,5 +1,1 @@
-"""Conversion: which values of a checkpoint go into a file of another format, under which names, and one writer for each format."""
-
-from milepost.conversion.conversion import Conversion, convert
-
-__all__ = ["Conversion", "convert"]
+"""Conversion: which values of a checkpoint go into a file of another format, and under which names (`conversion`), and one writer for each format."""

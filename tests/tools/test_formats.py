@@ -480,3 +480,23 @@ def test_an_array_of_bfloat16(tmp_path):
     torch.save({"w": torch.tensor(W).bfloat16()}, tmp_path / "a.pt")
     done = run("cat", tmp_path / "a.pt", "w", "--as", "float32", text=False)
     np.testing.assert_array_equal(np.load(io.BytesIO(done.stdout)), W)
+
+
+def test_of_a_pickled_module_the_tensors_are_read(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    torch.save(torch.nn.Linear(2, 3), path := tmp_path / "module.pt")
+    assert "1 object read in part" in output_of(capsys, "verify", path).out
+    (found,) = json_of(capsys, "verify", path)["checkpoints"]
+    assert (found["objects_not_read"], found["objects_read_in_part"]) == (1, 1)
+    told = output_of(capsys, "diff", path, path)
+    assert "2 the same" in told.out
+    assert "compared in part" in told.err
+
+
+def test_of_an_object_without_tensors_nothing_is_read(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.ones(2), "sparse": torch.eye(2).to_sparse()}, path := tmp_path / "a.pt")
+    assert "1 object not read" in output_of(capsys, "verify", path).out
+    (found,) = json_of(capsys, "show", path)["objects_not_read"]
+    assert not found["read_in_part"]
+    assert "not compared, since milepost does not read it: sparse" in output_of(capsys, "diff", path, path).err

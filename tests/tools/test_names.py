@@ -132,7 +132,7 @@ def test_match_calls_a_whole_file_so(tmp_path, capsys, monkeypatch):
 def test_a_whole_file_that_is_an_object_has_the_same_name(tmp_path, capsys):
     torch = pytest.importorskip("torch")
     torch.save(torch.nn.Linear(1, 1), tmp_path / "a.pt")
-    assert "object, not read: (the whole file)  torch" in output_of(capsys, "show", tmp_path / "a.pt").out
+    assert "object, read in part: (the whole file)  torch" in output_of(capsys, "show", tmp_path / "a.pt").out
     (found,) = json_of(capsys, "show", tmp_path / "a.pt")["objects_not_read"]
     assert found["key"] == "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -144,7 +144,7 @@ def test_a_member_without_a_name_is_not_called_the_whole_file(tmp_path, capsys):
     assert "left out: '': it has no name" in told.err
     assert "the whole file" not in output_of(capsys, "show", tmp_path / "a.pt").out
     torch.save({"": torch.nn.Linear(1, 1)}, tmp_path / "b.pt")
-    assert "object, not read: ''  torch" in output_of(capsys, "show", tmp_path / "b.pt").out
+    assert "object, read in part: ''  torch" in output_of(capsys, "show", tmp_path / "b.pt").out
 
 
 def test_a_file_that_is_an_empty_dict_holds_nothing(tmp_path, capsys):

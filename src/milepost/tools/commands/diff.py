@@ -146,11 +146,15 @@ def _print_others(others: NotArrays) -> None:
 
 
 def _note_objects(readers: Sequence[BundleReader]) -> None:
-    found = {key: kind for each in readers if isinstance(each, ForeignReader) for key, kind in each.objects.items()}
-    if found:
-        note(
-            f"not compared, since milepost does not read it: {_listed([f'{_called(key)} ({shown(kind)})' for key, kind in found.items()])}"
-        )
+    foreign = [each for each in readers if isinstance(each, ForeignReader)]
+    unread = {key for each in foreign for key in each.unread}
+    found = {key: kind for each in foreign for key, kind in each.objects.items()}
+    for how, keys in (
+        ("not compared, since milepost does not read it", [key for key in found if key in unread]),
+        ("compared in part, since milepost does not read all of it", [key for key in found if key not in unread]),
+    ):
+        if keys:
+            note(f"{how}: {_listed([f'{_called(key)} ({shown(found[key])})' for key in keys])}")
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -102,6 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace, *, is_part: bool) -> None:
     objects = reader.objects if isinstance(reader, ForeignReader) else {}
+    unread = reader.unread if isinstance(reader, ForeignReader) else set()
     not_arrays = [*reader.not_arrays] if isinstance(reader, ForeignReader) else []
     saved_with = None
     try:
@@ -118,7 +119,9 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
                 "metadata": saved_with and saved_with.metadata,
                 "tensors": [row.to_dict() for row in rows],
                 "layer_names": own_names_of(reader),
-                "objects_not_read": [{"key": key, "object": kind} for key, kind in objects.items()],
+                "objects_not_read": [
+                    {"key": key, "object": kind, "read_in_part": key not in unread} for key, kind in objects.items()
+                ],
                 "not_arrays": not_arrays,
             }
         )
@@ -135,7 +138,8 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
     _print_rows(reader, rows, options)
     if not is_part:
         for key, kind in objects.items():
-            line(f"object, not read: {printed(key, reader)}  {shown(kind)}")
+            how = "not read" if key in unread else "read in part"
+            line(f"object, {how}: {printed(key, reader)}  {shown(kind)}")
         if not_arrays:
             listed = [printed(key, reader) for key in not_arrays[:_MOST_LISTED]]
             more = f", and {len(not_arrays) - _MOST_LISTED} more" if len(not_arrays) > _MOST_LISTED else ""

@@ -54,6 +54,7 @@ class _Result:
     checksums: int | None = None
     stored: int = 0
     objects: int = 0
+    in_part: int = 0
     is_of_saved_model: bool = False
     size: int = 0
     seconds: float = 0.0
@@ -85,6 +86,7 @@ class _Result:
             "tensors": self.tensors,
             "tensors_without_checksum": None if self.checksums is None else self.stored - self.checksums,
             "objects_not_read": self.objects,
+            "objects_read_in_part": self.in_part,
             "program_not_read": self.is_of_saved_model,
             "bytes": self.size,
             "seconds": round(self.seconds, 3),
@@ -132,6 +134,7 @@ def _verified(path: str) -> _Result:
             if isinstance(reader, ForeignReader):
                 result.checksums, result.stored = reader.checksums()
                 result.objects = len(reader.objects)
+                result.in_part = len(reader.objects.keys() - reader.unread)
             else:
                 result.checksums = result.stored = len(keys)
     except MilepostError as error:
@@ -149,7 +152,8 @@ def _print(result: _Result) -> None:
     rate = ""
     if is_drawn() and result.seconds > 0:
         rate = f" ({amounts.size(result.size)}, {amounts.size(int(result.size / result.seconds))}/s)"
-    unread = f"; {amounts.plural(result.objects, 'object')} not read" if result.objects else ""
+    counts = ((result.objects - result.in_part, "not read"), (result.in_part, "read in part"))
+    unread = "".join(f"; {amounts.plural(count, 'object')} {how}" for count, how in counts if count)
     unread += "; the program of this SavedModel is not read" if result.is_of_saved_model else ""
     line(f"{shown(result.path)}: {amounts.plural(result.tensors or 0, 'tensor')}, {_found(result)}{unread}{rate}")
 

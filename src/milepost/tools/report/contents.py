@@ -80,7 +80,7 @@ class Described:
         rows: Its tensors.
         metrics: The metrics that were saved with it.
         metadata: The metadata that was saved with it.
-        unread: Keys and classes of objects in a file of another library that are not read.
+        unread: Keys and classes of objects in a file of another library that are not read, or only in part.
         own_names: What layers are called themselves in a file of Keras, by path.
     """
 

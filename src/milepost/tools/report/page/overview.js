@@ -62,7 +62,7 @@ function notices(model, state, last, alarming) {
   if (last.unread_count) {
     const names = last.unread.slice(0, 8).map(([key, kind]) => `${key || "(the whole file)"} (${kind})`);
     const more = last.unread_count > 8 ? ", ..." : "";
-    found.push(element("div", { class: "notice mild", text: `${plural(last.unread_count, "object")} not read, since that would run code of the file: ${names.join(", ")}${more}` }));
+    found.push(element("div", { class: "notice mild", text: `${plural(last.unread_count, "object")} not read, or in part, since the rest would run code of the file: ${names.join(", ")}${more}` }));
   }
   if (data.left_out.tensors) {
     found.push(element("div", { class: "notice mild", text: `${plural(data.left_out.tensors, "small tensor")} of ${bytes(data.left_out.bytes)} together are not listed, so that this page stays small.` }));

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import save_file
 
 import milepost
 from milepost import CorruptCheckpointError, MilepostError
@@ -17,6 +16,8 @@ from milepost.foreign.places import NOWHERE, Places
 from milepost.foreign.safetensors import _header, _in_any_form, _in_usual_form
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.cli import main
+
+save_file = pytest.importorskip("safetensors.numpy").save_file
 
 ARRAYS = {
     "l1.weight": np.arange(6, dtype=np.float32).reshape(2, 3),

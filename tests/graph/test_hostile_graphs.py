@@ -9,6 +9,7 @@ import milepost
 from milepost import Checkpoint, CorruptCheckpointError, Module, UntrackableError
 from milepost.deferred.table import deferred_on
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 from milepost.storage import LocalStorage
 from tests.bundle.bundles import write
@@ -66,7 +67,7 @@ class TestChains:
             bottom.next = Module()
             bottom = bottom.next
         with pytest.raises(UntrackableError, match="path of an object is too long"):
-            walk(root)
+            walk(Operation(root))
 
 
 class TestManyNodes:

@@ -20,7 +20,7 @@ from tests.testing.test_adapter_suite import registered
 METHODS = {
     name for name in dir(Adapter) if name[0] != "_" and inspect.isfunction(inspect.getattr_static(Adapter, name))
 }
-ANYWHERE = {"handles", "tracks"}
+ANYWHERE = {"handles", "during", "tracks"}
 HEADINGS = {
     "attaching": "When an object becomes an attribute",
     "save": "A save:",

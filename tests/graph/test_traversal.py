@@ -9,12 +9,13 @@ import pytest
 
 import milepost.adapters  # noqa: F401 - which registers the adapter of arrays
 from milepost import Module, NoDependency, SlotOwner, UnsupportedError, UntrackableError, Variable
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 from tests.objects import module
 
 
 def paths(root, **options):
-    return list(walk(root, **options).paths)
+    return list(walk(Operation(root), **options).paths)
 
 
 def test_ids_are_breadth_first_and_the_shortest_path_names_an_object():
@@ -27,7 +28,7 @@ def test_every_edge_is_listed_with_repeats_and_cycles():
     root = module(v=Variable(1))
     root.again = root.v
     root.self = root
-    assert walk(root).edges[0] == [("v", 1), ("again", 1), ("self", 0)]
+    assert walk(Operation(root)).edges[0] == [("v", 1), ("again", 1), ("self", 0)]
 
 
 def test_names_are_escaped_in_paths():
@@ -67,7 +68,7 @@ def test_named_tuples_have_edges_by_field_and_then_by_index():
         x: object
         y: object
 
-    live = walk(module(p=Pair(Variable(1), 2)))
+    live = walk(Operation(module(p=Pair(Variable(1), 2))))
     assert live.edges[1] == [("x", 2), ("0", 2)]
     assert live.paths[2] == "p/x"
 
@@ -78,7 +79,7 @@ def test_tuples_without_anything_trackable_are_no_nodes():
 
 
 def test_arrays_and_numpy_scalars_are_values():
-    live = walk(module(a=np.zeros(3), s=np.float32(1)))
+    live = walk(Operation(module(a=np.zeros(3), s=np.float32(1))))
     assert [path for path, obj in zip(live.paths, live.objects, strict=True) if path] == ["a", "s"]
 
 
@@ -96,7 +97,7 @@ def test_a_dict_with_other_keys_than_strings_and_plain_values_is_fine():
 
 def test_a_trackable_under_a_non_string_key_is_refused_with_its_path():
     with pytest.raises(UntrackableError, match="key that is not a string") as caught:
-        walk(module(m=module(d={1: Variable(1)})))
+        walk(Operation(module(m=module(d={1: Variable(1)}))))
     assert caught.value.key == "m/d"
 
 
@@ -127,16 +128,16 @@ class Holder:
     ids=["frozenset", "set", "deque", "defaultdict", "list subclass", "dataclass"],
 )
 def test_a_container_that_cannot_be_tracked_but_holds_something_is_a_doubtful_omission(container):
-    (omitted,) = walk(module(m=module(c=container)), omissions=True).omissions
+    (omitted,) = walk(Operation(module(m=module(c=container))), omissions=True).omissions
     assert (omitted.path, omitted.doubtful) == ("m/c", True)
 
 
 def test_a_container_that_holds_nothing_trackable_is_fine():
-    assert not walk(module(c={1, 2}, d=collections.defaultdict(list, a=[1])), omissions=True).omissions
+    assert not walk(Operation(module(c={1, 2}, d=collections.defaultdict(list, a=[1]))), omissions=True).omissions
 
 
 def test_an_array_of_dates_is_an_omission():
-    (omitted,) = walk(module(a=np.zeros(1, "datetime64[s]")), omissions=True).omissions
+    (omitted,) = walk(Operation(module(a=np.zeros(1, "datetime64[s]"))), omissions=True).omissions
     assert "datetime64" in omitted.reason
     assert not omitted.doubtful
 
@@ -144,9 +145,9 @@ def test_an_array_of_dates_is_an_omission():
 def test_changing_the_assigned_list_itself_is_a_doubtful_omission():
     layers = [Variable(1)]
     root = module(layers=layers)
-    assert not walk(root, omissions=True).omissions
+    assert not walk(Operation(root), omissions=True).omissions
     layers.append(Variable(2))
-    (omitted,) = walk(root, omissions=True).omissions
+    (omitted,) = walk(Operation(root), omissions=True).omissions
     assert (omitted.path, omitted.doubtful) == ("layers", True)
     assert "the list or dict that was assigned" in omitted.reason
 
@@ -155,7 +156,7 @@ def test_changing_the_assigned_dict_itself_is_a_doubtful_omission():
     table = {"a": Variable(1)}
     root = module(table=table)
     table["a"] = Variable(2)
-    (omitted,) = walk(root, omissions=True).omissions
+    (omitted,) = walk(Operation(root), omissions=True).omissions
     assert (omitted.path, omitted.doubtful) == ("table", True)
 
 
@@ -164,7 +165,7 @@ def test_slot_variables_come_last_by_owner_name_and_variable():
     for variable in (root.b, root.a):
         root.opt.add_slot(variable, "m")
         root.opt.add_slot(variable, "v")
-    live = walk(root)
+    live = walk(Operation(root))
     assert live.paths[live.first_slot :] == [f"{v}/.OPTIMIZER_SLOT/opt/{s}" for s in "mv" for v in "ab"]
 
 
@@ -178,7 +179,7 @@ def test_a_slot_that_is_an_ordinary_child_too_is_refused():
     root = module(v=Variable(1.0), opt=SlotOwner())
     root.m = root.opt.add_slot(root.v, "m")
     with pytest.raises(UnsupportedError, match="ordinary child"):
-        walk(root)
+        walk(Operation(root))
 
 
 def test_any_object_with_get_slot_is_an_optimizer():
@@ -200,4 +201,4 @@ def test_very_deep_graphs_are_no_problem():
     for _ in range(5000):
         bottom.next = Module()
         bottom = bottom.next
-    assert len(walk(root).objects) == 5001
+    assert len(walk(Operation(root)).objects) == 5001

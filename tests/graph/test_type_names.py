@@ -3,13 +3,15 @@
 import numpy as np
 
 from milepost import Checkpoint, Module, Variable
+from milepost.graph.operation import Operation
 from milepost.graph.plain.type_names import type_names
 from milepost.graph.traversal import walk
 
 
 def names(root):
-    live = walk(root)
-    return dict(zip(live.paths, type_names(live), strict=True))
+    operation = Operation(root)
+    live = walk(operation)
+    return dict(zip(live.paths, type_names(live, operation.held), strict=True))
 
 
 def test_lists_and_dicts_of_arrays_have_names_and_their_arrays_too():

@@ -164,9 +164,8 @@ class Fetch:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
         groups: list[_Group] = []
-        for file, tickets in near.items():
-            groups += self._grouped(file, tickets)
-        near.clear()
+        for file in list(near):
+            groups += self._grouped(file, near.pop(file))
         if len(groups) == 1:
             self._verify_group(groups[0])
         else:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from milepost.errors import UntrackableError, UntrackedWarning, warn
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency
+from milepost.graph.operation import Operation
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import remedy_for_state
 from milepost.graph.traversal import live_children
@@ -100,7 +101,7 @@ def check_clashes(root: Any, arguments: Iterable[str], values: Mapping[str, Any]
         UntrackableError: An argument has such a name.
     """
     adapter = adapter_of(root)
-    children = dict(live_children(adapter, root)) if adapter is not None else {}
+    children = dict(live_children(Operation(root), adapter, root)) if adapter is not None else {}
     for name in arguments:
         if name in children and children[name] is not followed(values[name]):
             raise UntrackableError(

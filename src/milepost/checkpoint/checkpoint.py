@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -35,6 +35,7 @@ from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_of
 from milepost.graph.containers import hold_state, wrap
 from milepost.graph.module import NOW_NUMBERS, UNTRACKED
+from milepost.graph.operation import Operation
 from milepost.graph.plain.places import StateHolder, Unsaveable
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import forgotten_init
@@ -223,7 +224,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         if is_traced():
             from milepost.adapters.tensorflow.tracing import write_in_every_run
 
-            objects = walk(*self._view()).objects
+            objects = walk(self._view()).objects
             return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
         check_has_file_name("file_prefix", plain_path(file_prefix))
         with self._private.writer.exclusive():
@@ -398,20 +399,22 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             raise forgotten_init(self)
         return state
 
-    def _view(self) -> tuple[Any, Sequence[tuple[str, Any]]]:
-        """The object of node 0, and the edges attached to it."""
+    def _view(self) -> Operation:
+        """Begins an operation at the object of node 0, with the edges attached to it."""
         root = self._private.root
         if root is None:
-            return self, ()
+            return Operation(self)
         root = followed(root)
-        adapter = adapter_of(self)
+        operation = Operation(root)
+        adapter = operation.adapter_of(self)
         assert adapter is not None, "a Checkpoint has an adapter"
-        attached = list(live_children(adapter, self))
+        attached = list(live_children(operation, adapter, self))
         names = {"root", *(name for name, _ in attached)}
         if isinstance(self.__dict__.get("root"), weakref.ref):
             attached.insert(0, ("root", root))
         others = [pair for pair in adapter.children(self) if pair[0] not in names and type(pair[1]) not in PLAIN]
-        return root, [*attached, *((name, Unsaveable(value)) for name, value in others)]
+        operation.attached = [*attached, *((name, Unsaveable(value)) for name, value in others)]
+        return operation
 
     def _write_numbered(self, save: ListedSave) -> str:
         """Writes a checkpoint of a series, unless the series is another run's, and lists it in its directory."""
@@ -439,7 +442,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
     def _run(self, save: Save) -> str:
         # One pause covers both parts of a quick save. A collection between them would visit the whole plan.
         with self._private.writer.exclusive(), collection_paused() as pause:
-            save.read(*self._view())
+            save.read(self._view())
             if save.options.is_async:
                 save.copy(self._private.snapshots)
                 self._private.writer.submit(save.run)
@@ -474,8 +477,8 @@ def write_numbered(checkpoint: Checkpoint, save: ListedSave) -> str:
     return checkpoint._write_numbered(save)
 
 
-def view_of(checkpoint: Checkpoint) -> tuple[Any, Sequence[tuple[str, Any]]]:
-    """The object of node 0 of a checkpoint, and the edges attached to it."""
+def view_of(checkpoint: Checkpoint) -> Operation:
+    """Begins an operation at the object of node 0 of a checkpoint, with the edges attached to it."""
     return checkpoint._view()
 
 

@@ -47,7 +47,7 @@ class SessionSaver:
     """Saves and restores the values that variables of a graph have in a session.
 
     Args:
-        view: Returns the root and the edges attached to it.
+        view: Begins an operation at the root.
     """
 
     def __init__(self, view: View) -> None:
@@ -98,9 +98,9 @@ class SessionSaver:
         if global_step is not None:
             is_number = isinstance(global_step, (int, np.integer))
             path = f"{path}-{int(global_step if is_number else session.run(global_step))}"
-        root, attached = self._view()
-        with sessions.use(session, walk(root, attached).objects):
-            plan, arrays = plan_save(root, attached, options)
+        operation = self._view()
+        with sessions.use(session, walk(operation).objects):
+            plan, arrays = plan_save(operation, options)
         with reported(options.progress, "save", path, array_sizes(arrays)):
             execute_save(plan, arrays, storage, path, options)
         if write_meta_graph:

@@ -14,6 +14,7 @@ from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import Tree, kind_of_place
 from milepost.graph.trees.structure import is_container
@@ -112,7 +113,7 @@ def _has_parts(obj: Any) -> bool:
 
 
 def _by_path(root: Any) -> dict[str, Any]:
-    live = walk(root, slots=False)
+    live = walk(Operation(root), slots=False)
     return dict(zip(live.paths, live.objects, strict=True))
 
 

@@ -14,7 +14,9 @@ from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableErro
 from milepost.graph.adapter import adapter_of
 from milepost.graph.description import MOST_ROWS, counted, html_table, kind_of, of_file
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import live_children, reachable
+from milepost.graph.trees.places import Place
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path
@@ -55,12 +57,28 @@ class TrackableView:
     @staticmethod
     def children(obj: Any) -> dict[str, Any]:
         """The trackable children of an object, by the names of their edges."""
-        adapter = adapter_of(obj)
-        return dict(live_children(adapter, obj)) if adapter is not None else {}
+        return _children(_operation_at(obj), obj)
 
     def descendants(self) -> list[Any]:
         """All objects reachable from the root, the root included, nearest first."""
         return reachable(self.root)
+
+
+def _children(operation: Operation, obj: Any) -> dict[str, Any]:
+    adapter = operation.adapter_of(obj)
+    return dict(live_children(operation, adapter, obj)) if adapter is not None else {}
+
+
+def _operation_at(obj: Any) -> Operation:
+    """An operation that begins at an object, and knows its value if it is a place."""
+    operation, above = Operation(obj), []
+    while isinstance(obj, Place) and obj.parent is not None:
+        obj = obj.parent
+        above.append(obj)
+    if isinstance(obj, Place) and obj.holder is not None:
+        for each in (obj.holder(), *reversed(above)):
+            _children(operation, each)
+    return operation
 
 
 class CheckpointView:
@@ -142,12 +160,13 @@ class CheckpointView:
         Args:
             obj: The live object to match with the root.
         """
+        operation = _operation_at(obj)
         matched = {0: obj}
         split: dict[int, str] = {}
         queue = deque([0])
         while queue:
             node = queue.popleft()
-            children = TrackableView.children(matched[node])
+            children = _children(operation, matched[node])
             for edge in self._graph.nodes[node].children:
                 if edge.node not in matched and edge.name in children:
                     matched[edge.node] = children[edge.name]

@@ -18,6 +18,7 @@ from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
+from milepost.graph.operation import Operation
 from milepost.storage.paths import check_order, plain_path
 
 PathLike = str | os.PathLike[str]
@@ -67,7 +68,7 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
             get_checkpoint_state(
                 os.path.dirname(path), storage=options.storage
             )  # raises an error if the state file is malformed
-        save.read(model, ())
+        save.read(Operation(model))
         save.run()
     return path
 
@@ -119,7 +120,7 @@ def load_weights(
     refuse_if_traced("a restore", RESTORE_OUTSIDE)
     settings = resolved(options)
     path = plain_path(filepath)
-    status = load_into(path, lambda: (model, ()), settings, Translation(rename, ignore, only, cast))
+    status = load_into(path, lambda: Operation(model), settings, Translation(rename, ignore, only, cast))
     if isinstance(status, CheckpointLoadStatus) and status.belongs_to_series and status.matched() <= 1:
         status.hint = _hint(model, status.saved_names())
         if status.hint:

@@ -14,7 +14,7 @@ from milepost.checkpoint.checkpoint import Checkpoint, view_of
 from milepost.engine.status import CheckpointLoadStatus
 from milepost.engine.translation import Translation
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.graph.adapter import adapter_of
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import live_children
 
 _OPTIMIZER: Final = "optimizer/"
@@ -89,9 +89,10 @@ def _require(wanted: Mapping[str, Any], keys: Mapping[int, str], translation: Tr
 
 def _model_of(checkpoint: Checkpoint) -> Any:
     """The one model of Keras 3 among the objects of a checkpoint."""
-    root, attached = view_of(checkpoint)
+    operation = view_of(checkpoint)
+    root = operation.root
     models: list[Any] = []
-    for each in (root, *_children(root), *(child for _, child in attached)):
+    for each in (root, *_children(operation), *(child for _, child in operation.attached)):
         if _is_model(each) and not any(each is known for known in models):
             models.append(each)
     if _is_model(root):
@@ -106,9 +107,9 @@ def _model_of(checkpoint: Checkpoint) -> Any:
     return models[0]
 
 
-def _children(root: Any) -> Sequence[Any]:
-    adapter = adapter_of(root)
-    return [] if adapter is None else [child for _, child in live_children(adapter, root)]
+def _children(operation: Operation) -> Sequence[Any]:
+    adapter = operation.adapter_of(operation.root)
+    return [] if adapter is None else [child for _, child in live_children(operation, adapter, operation.root)]
 
 
 def _is_model(obj: Any) -> bool:

@@ -57,9 +57,9 @@ class NewNames:
     """
 
     def __init__(self, translation: Translation, *, dotted: bool = False) -> None:
-        self._renaming = Translation(translation.rename)
-        self._ignoring = Translation(ignore=translation.ignore)
-        self._only = Translation(only=translation.only)
+        self._renaming = Translation(translation.rename, tell=translation.tell)
+        self._ignoring = Translation(ignore=translation.ignore, tell=translation.tell)
+        self._only = Translation(only=translation.only, tell=translation.tell)
         self._dotted = dotted
 
     def __call__(self, name: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from milepost.bundle import BundleReader
 from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.operation import Operation
 from milepost.tensor import TensorSpec
 
 
@@ -91,7 +92,7 @@ class Restore(Protocol):
         """Whether live objects have taken all values of a node and of the nodes below it."""
         ...
 
-    def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
+    def settle(self, operation: Operation, node: int, child: Any, *, superseded: bool = False) -> Any:
         """Restores an object that was made after the restore from a node. Returns the object or its successor."""
         ...
 
@@ -147,5 +148,5 @@ class RestoredPosition:
     def is_settled(self) -> bool:
         return self.restoration.is_settled(self.node)
 
-    def settle(self, name: Any, child: Any) -> Any:
-        return self.restoration.settle(self.node, child, superseded=self.superseded)
+    def settle(self, operation: Operation, name: Any, child: Any) -> Any:
+        return self.restoration.settle(operation, self.node, child, superseded=self.superseded)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from milepost.deferred.table import ANY, deferred_on, forget_settled, is_anything_deferred, take
-from milepost.graph.adapter import adapter_of
 from milepost.graph.keys import child_path
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import live_children, walk
 
 
-def look_again(holder: Any) -> list[str]:
+def look_again(holder: Any, operation: Operation | None = None) -> list[str]:
     """Restores the deferred values of children and slot variables of an object that exist now.
 
     Args:
         holder: Any trackable object.
+        operation: The operation. It knows the value of the object if that is a place.
 
     Returns:
         Names of the children that were restored.
@@ -24,19 +24,20 @@ def look_again(holder: Any) -> list[str]:
         MismatchError: A deferred value does not fit. It stays deferred.
     """
     edges = deferred_on(holder)
-    adapter = adapter_of(holder)
+    operation = operation or Operation(holder)
+    adapter = operation.adapter_of(holder)
     if not edges or adapter is None:
         return []
     found, given = False, []
     successors = {}
     names = [name for name in edges if isinstance(name, str)]
     stand_ins = adapter.stand_ins(holder, names) if "stand_ins" in adapter.overrides else ()
-    for name, child in [*live_children(adapter, holder), *stand_ins]:
+    for name, child in [*live_children(operation, adapter, holder), *stand_ins]:
         if name in edges or ANY in edges:
             found = True
             if not all(each.superseded or each.is_settled() for each in edges.get(name, ())):
                 given.append(name)
-            successor = take(holder, name, child)
+            successor = take(operation, holder, name, child)
             if successor is not child:
                 successors[name] = successor
     if successors:
@@ -49,7 +50,7 @@ def look_again(holder: Any) -> list[str]:
         if slot is None:
             slot = adapter.make_slot(holder, newest.variable, key[1], newest.specs())
         if slot is not None:
-            take(holder, key, slot)
+            take(operation, holder, key, slot)
             found = True
     if found:
         if "on_restored" in adapter.overrides:
@@ -59,29 +60,27 @@ def look_again(holder: Any) -> list[str]:
     return given
 
 
-def unannounced_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
+def unannounced_below(operation: Operation) -> list[str]:
     """Paths of children that were not announced, although values are deferred for them.
 
     Args:
-        root: The object to start from.
-        attached: More edges of the root.
+        operation: The operation. All objects below its root are looked at.
     """
-    live = walk(root, attached, slots=False)
+    live = walk(operation, slots=False)
     return [
         child_path(live.paths[node], name, is_root=node == 0)
         for node, obj in enumerate(live.objects)
         if (edges := deferred_on(obj))
-        for name, _ in live_children(live.adapters[node], obj)
+        for name, _ in live_children(operation, live.adapters[node], obj)
         if not all(each.superseded or each.is_settled() for each in edges.get(name, ()))
     ]
 
 
-def look_again_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[str]:
-    """Scans all objects again that can be reached from a root.
+def look_again_below(operation: Operation) -> list[str]:
+    """Scans all objects again that can be reached from the root of an operation.
 
     Args:
-        root: The object to start from.
-        attached: More edges of the root.
+        operation: The operation.
 
     Returns:
         Paths of the objects that were restored, or below which an object was restored.
@@ -92,12 +91,12 @@ def look_again_below(root: Any, attached: Sequence[tuple[str, Any]] = ()) -> lis
     given: list[str] = []
     again = is_anything_deferred()
     while again:
-        live = walk(root, attached, slots=False)
+        live = walk(operation, slots=False)
         found = [
             child_path(live.paths[node], name, is_root=node == 0)
             for node, obj in enumerate(live.objects)
             if deferred_on(obj)
-            for name in look_again(obj)
+            for name in look_again(obj, operation)
         ]
         given += found
         again = bool(found)

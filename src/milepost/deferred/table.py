@@ -21,8 +21,9 @@ from milepost.forks import ForkableLock
 from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
 from milepost.graph.by_identity import ByIdentity
+from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PlainNode, holds_state, plain_place
-from milepost.graph.trees.places import Place, Tree, TreeNode, is_final, nodes_of_former_tree, placed, places_in_use
+from milepost.graph.trees.places import Place, Tree, TreeNode, is_final, nodes_of_former_tree, placed
 from milepost.graph.trees.structure import is_functional
 from milepost.tensor import TensorSpec
 
@@ -90,8 +91,13 @@ class Position(Protocol):
         """Whether live objects have taken this saved node and all nodes below it."""
         ...
 
-    def settle(self, name: Any, child: Any) -> Any:
+    def settle(self, operation: Operation, name: Any, child: Any) -> Any:
         """Restores ``child``, which gets the edge ``name``, and everything below it from this saved node.
+
+        Args:
+            operation: The operation. It knows the value of the child if that is a place.
+            name: The name of the edge.
+            child: The object.
 
         Returns:
             The object to hold: ``child``, or its successor if it cannot change.
@@ -222,7 +228,7 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
             return _admit_tree(holder, name, child)
         if holds_state(holder):
             return _admit_plain(holder, name, child)
-    return take(holder, name, child)
+    return take(Operation(child), holder, name, child)
 
 
 def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
@@ -238,10 +244,11 @@ def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
     return True
 
 
-def take(holder: Any, name: str | SlotKey, child: Any) -> Any:
+def take(operation: Operation, holder: Any, name: str | SlotKey, child: Any) -> Any:
     """Restores the deferred values of an object, even if it is the program's own. Result and errors are those of `admit`.
 
     Args:
+        operation: The operation. It knows the value of the child if that is a place.
         holder: The object that holds the child, or will hold it.
         name: Name of the edge, or the `SlotKey` of a slot variable.
         child: The child as `milepost.graph.traversal.live_children` returns it. It is a place if it has no identity.
@@ -260,7 +267,7 @@ def take(holder: Any, name: str | SlotKey, child: Any) -> Any:
         newest = positions[0]
         taken = Taken(newest.file, newest.key, newest.siblings)
     for position in positions:
-        child = position.settle(name, child)
+        child = position.settle(operation, name, child)
     with _lock:
         edges.pop(name, None)
         if not edges:
@@ -279,24 +286,24 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
     edges, former = deferred_on(holder), nodes_of_former_tree(holder, name)
     if not (name in edges or ANY in edges or any(deferred_on(node) for node in former)):
         return tree
-    with places_in_use():
-        place = placed(holder, name, tree, attached=False)
-        take(holder, name, place)
-        below, own = [place], []
-        for node in below:
-            if type(node) is TreeNode:
-                deferred = deferred_on(node)
-                for edge, child in node.children():
-                    if edge in deferred and holds_state(holder):
-                        own += deferred[edge]
-                    elif edge in deferred:
-                        take(node, edge, child)
-                    below.append(child)
-        own = [each for each in own if not (each.superseded or each.is_settled())]
-        if own:
-            warn_of_own(own, in_list=False)
-            withdraw(own)
-        return place.value if isinstance(place, Place) else tree
+    operation = Operation(tree)
+    operation.coming = place = placed(operation, holder, name, tree)
+    take(operation, holder, name, place)
+    below, own = [place], []
+    for node in below:
+        if type(node) is TreeNode:
+            deferred = deferred_on(node)
+            for edge, child in node.children(operation.held):
+                if edge in deferred and holds_state(holder):
+                    own += deferred[edge]
+                elif edge in deferred:
+                    take(operation, node, edge, child)
+                below.append(child)
+    own = [each for each in own if not (each.superseded or each.is_settled())]
+    if own:
+        warn_of_own(own, in_list=False)
+        withdraw(own)
+    return operation.held[place] if isinstance(place, Place) else tree
 
 
 def _admit_plain(holder: Any, name: str, child: Any) -> Any:
@@ -304,13 +311,13 @@ def _admit_plain(holder: Any, name: str, child: Any) -> Any:
     edges = deferred_on(holder)
     if name not in edges and ANY not in edges:
         return child
-    with places_in_use():
-        place = plain_place(holder, name, child, attached=False)
-        if place is None:
-            return take(holder, name, child)
-        if child is not None:
-            take(holder, name, place)
-        return place.value
+    operation = Operation(child)
+    operation.coming = place = plain_place(operation, holder, name, child)
+    if place is None:
+        return take(operation, holder, name, child)
+    if child is not None:
+        take(operation, holder, name, place)
+    return operation.held[place]
 
 
 def forget_settled(holder: Any) -> None:

@@ -171,7 +171,9 @@ class Assigned:
                 if value not in self._in_boxes:
                     fetch.add(key, None)
         fetch.verify()
-        return fetch.deliver()[::-1]
+        arrays = fetch.deliver()
+        arrays.reverse()
+        return arrays
 
 
 def _is_read_in_boxes(value: Value, saved: TensorSpec) -> bool:

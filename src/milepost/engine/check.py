@@ -15,6 +15,7 @@ from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MismatchEr
 from milepost.graph.adapter import Value
 from milepost.graph.keys import ATTRIBUTES
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PlainLeaf
 from milepost.graph.plain.values import SHOWN_NONE
 from milepost.graph.variable import shape_fits
@@ -36,11 +37,16 @@ def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation)
 
 
 def check(
-    reader: BundleReader, takes: Sequence[Take], translation: Translation = AS_SAVED, graph: ObjectGraph | None = None
+    operation: Operation,
+    reader: BundleReader,
+    takes: Sequence[Take],
+    translation: Translation = AS_SAVED,
+    graph: ObjectGraph | None = None,
 ) -> int:
     """Checks that every value fits its object.
 
     Args:
+        operation: The restore, or the operation in which the objects came.
         reader: The open checkpoint.
         takes: The values.
         translation: The changes that the restore makes, for the remedy.
@@ -72,9 +78,11 @@ def check(
             if saved.dtype is not value.dtype and saved.dtype not in value.accepts:
                 note = "" if fits else _SHAPE_TOO
                 castable = castable and is_castable(saved.dtype, value.dtype)
-                problems.append(Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(value, take.obj), note))
+                problems.append(
+                    Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(operation, value, take.obj), note)
+                )
             elif not fits:
-                problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(value, take.obj)))
+                problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(operation, value, take.obj)))
     if problems:
         nones = frozenset[str]() if graph is None else graph.nones()
         problems = [replace(each, saved=SHOWN_NONE) if each.key in nones else each for each in problems]
@@ -82,9 +90,9 @@ def check(
     return size
 
 
-def live_spec(value: Value, obj: Any) -> str:
+def live_spec(operation: Operation, value: Value, obj: Any) -> str:
     """Element type and shape of a value of a live object, as reports show them. None is called so."""
-    if type(obj) is PlainLeaf and obj.value is None:
+    if type(obj) is PlainLeaf and operation.held[obj] is None:
         return SHOWN_NONE
     return f"{value.dtype}[{format_shape(value.shape)}]"
 

@@ -17,14 +17,16 @@ from milepost.engine.identity import Bindings
 from milepost.graph.adapter import adapter_of, adapter_of_type, values_of
 from milepost.graph.keys import unescape
 from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import live_children
 from milepost.tensor import ShardedArray, TensorSlice
 
 
-def follow_converted(reader: BundleReader, graph: ObjectGraph, bound: Bindings) -> list[int]:
+def follow_converted(operation: Operation, reader: BundleReader, graph: ObjectGraph, bound: Bindings) -> list[int]:
     """Binds converted objects instead of the objects that they were made of.
 
     Args:
+        operation: The operation in which this is asked.
         reader: The open checkpoint.
         graph: Its object graph.
         bound: Which live object matches which node; it is changed.
@@ -42,7 +44,7 @@ def follow_converted(reader: BundleReader, graph: ObjectGraph, bound: Bindings) 
         if adapter is None or "converted" not in adapter.overrides:
             continue
         names = adapter.converted(obj)
-        children: Mapping[str, Any] = dict(live_children(adapter, obj)) if names else {}
+        children: Mapping[str, Any] = dict(live_children(operation, adapter, obj)) if names else {}
         for name, child in node.children:
             present = children.get(name) if name in names else None
             if present is None or child not in bound or bound[child] is present:

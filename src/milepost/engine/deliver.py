@@ -40,7 +40,8 @@ from milepost.engine.progress import Reporter, saved_sizes
 from milepost.engine.take import Take
 from milepost.engine.undo import Undo
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, Array, adapter_of
+from milepost.graph.adapter import Adapter, Array
+from milepost.graph.operation import Operation
 from milepost.graph.remedies import returned, without_assign
 from milepost.graph.traversal import live_children
 from milepost.graph.trees.places import Place, put, rebuild
@@ -51,6 +52,7 @@ _NOTHING: Final = nullcontext()
 
 
 def deliver(
+    operation: Operation,
     reader: BundleReader,
     takes: Sequence[Take],
     holders: Sequence[Any],
@@ -66,6 +68,7 @@ def deliver(
     """Verifies all values and assigns them.
 
     Args:
+        operation: The restore, or the operation in which the objects came.
         reader: The open checkpoint.
         takes: Values that have passed `check`.
         holders: The objects in which successors must replace objects that cannot change.
@@ -91,6 +94,7 @@ def deliver(
     with paused_for(len(takes)):
         filled, others = _asked(reader, takes, in_place, into_made, fresh)
     assigned = Assigned(reader, others, verify_first=verify_first) if others else None
+    del others  # they take memory
     stage = None if progress is None else _begin(progress, reader, takes, assigned, filled, verify_first)
     with _NOTHING if stage is None else stage():
         if assigned is not None:
@@ -107,18 +111,18 @@ def deliver(
         growth.apply(undo)
     with _NOTHING if stage is None else stage():
         successors = assigned.deliver(undo) if assigned is not None else {}
-        former = _former_trees(holders)
-        trees = rebuild(holders, successors) if former else []
+        former = _former_trees(operation, holders)
+        trees = rebuild(operation.held, holders, successors) if former else []
         if filled:
             _keep_destinations(filled, undo)
             if not verify_first:
                 in_place.verify()
             in_place.deliver()
     if trees:
-        undo.add(partial(_put_back, trees, former))
-        put(trees)
+        undo.add(partial(_put_back, operation, trees, former))
+        put(operation, trees)
     if successors:
-        _substitute(holders, successors, undo)
+        _substitute(operation, holders, successors, undo)
     return successors
 
 
@@ -148,14 +152,14 @@ def _asked(
     return filled, others
 
 
-def _former_trees(holders: Sequence[Any]) -> dict[Place, Any]:
+def _former_trees(operation: Operation, holders: Sequence[Any]) -> dict[Place, Any]:
     """The present value of each tree that has a place among the holders."""
     places = [obj for obj in holders if isinstance(obj, Place)]
     former: dict[Place, Any] = {}
     if places:
-        former.update((place, place.value) for place in places if place.parent is None)
+        former.update((place, operation.held[place]) for place in places if place.parent is None)
         for root in {parent.root for parent in {place.parent for place in places if place.parent is not None}}:
-            former[root] = root.value
+            former[root] = operation.held[root]
     return former
 
 
@@ -183,31 +187,32 @@ def _keep_destinations(filled: Sequence[Take], undo: Undo) -> None:
     undo.add(put_back)
 
 
-def _put_back(trees: Sequence[Place], former: Mapping[Place, Any]) -> None:
+def _put_back(operation: Operation, trees: Sequence[Place], former: Mapping[Place, Any]) -> None:
     for place in trees:
-        place.value = former[place]
+        operation.held[place] = former[place]
         try:
-            put([place])
+            put(operation, [place])
         except Exception:
             # An object that refuses its old tree may have refused the new one too.
             holder = place.holder() if place.holder is not None else None
-            if _children(holder).get(place.key) is not place or place.value is not former[place]:
+            present = _children(operation, holder).get(place.key)
+            if present is not place or operation.held[place] is not former[place]:
                 raise
 
 
-def _replace_back(adapter: Adapter, holder: Any, former: Mapping[str, Any]) -> None:
+def _replace_back(operation: Operation, adapter: Adapter, holder: Any, former: Mapping[str, Any]) -> None:
     try:
         adapter.replace(holder, former)
     except Exception:
         # An object that refuses its old children may have refused the successors too.
-        present = _children(holder)
+        present = _children(operation, holder)
         if any(present.get(name) is not child for name, child in former.items()):
             raise
 
 
-def _children(holder: Any) -> dict[str, Any]:
-    adapter = adapter_of(holder)
-    return {} if adapter is None else dict(live_children(adapter, holder))
+def _children(operation: Operation, holder: Any) -> dict[str, Any]:
+    adapter = operation.adapter_of(holder)
+    return {} if adapter is None else dict(live_children(operation, adapter, holder))
 
 
 def _no_way_to_assign(reader: BundleReader, take: Take) -> MilepostError:
@@ -244,20 +249,22 @@ def _bytes_taken(reader: BundleReader, takes: Sequence[Take]) -> Iterator[int]:
                 yield sum(math.prod(box.shape(saved.shape)) for box in value.boxes) * saved.dtype.itemsize
 
 
-def _substitute(holders: Sequence[Any], successors: dict[int, Any], undo: Undo) -> None:
+def _substitute(operation: Operation, holders: Sequence[Any], successors: dict[int, Any], undo: Undo) -> None:
     """Replaces objects by their successors in all holders. A tuple cannot change, so it gets a successor itself."""
     settled = False
     while not settled:
         settled = True
         for obj in reversed(holders):
             holder = successors.get(id(obj), obj)
-            adapter = adapter_of(holder)
+            adapter = operation.adapter_of(holder)
             if adapter is None or adapter.leaf:
                 continue
-            former = {name: child for name, child in live_children(adapter, holder) if id(child) in successors}
+            former = {
+                name: child for name, child in live_children(operation, adapter, holder) if id(child) in successors
+            }
             changes = {name: successors[id(child)] for name, child in former.items()}
             if changes:
-                undo.add(partial(_replace_back, adapter, holder, former))
+                undo.add(partial(_replace_back, operation, adapter, holder, former))
                 successor = returned(adapter, "replace", adapter.replace(holder, changes))
                 if successor is not holder:
                     successors[id(obj)] = successors[id(holder)] = successor

@@ -21,6 +21,7 @@ from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
 from milepost.graph.keys import tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
@@ -110,17 +111,16 @@ class ForeignRestoration(Restoration):
 
     def _account_of_live(
         self,
-        root: Any,
-        attached: Sequence[tuple[str, Any]],
+        operation: Operation,
         living: Iterable[tuple[int, Any]],
         *,
         only_unrestored: bool = False,
     ) -> list[Entry]:
-        entries = super()._account_of_live(root, attached, living, only_unrestored=only_unrestored)
+        entries = super()._account_of_live(operation, living, only_unrestored=only_unrestored)
         kept = self._findings.kept()
         if not kept:
             return entries
-        live = walk(root, attached, slots=False)
+        live = walk(operation, slots=False)
         keys = {
             tensor_key(live.paths[number], value.name)
             for number, values in live.values()

@@ -34,6 +34,7 @@ from milepost.engine.saved_arrays import SavedArrays
 from milepost.engine.undo import Undo
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, hold_state
 from milepost.graph.object_graph import Node
+from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PLAIN_TYPES, PlainLeaf, StateHolder, holds_state, plain_place
 from milepost.graph.plain.values import PLAIN, type_named
 from milepost.graph.trees.places import Place, placed
@@ -55,6 +56,7 @@ class Growth:
     """The members that one restore adds to containers, and removes from them.
 
     Args:
+        operation: The restore.
         nodes: The saved nodes.
         types: The name of the type of each.
         arrays: The arrays among them.
@@ -66,8 +68,15 @@ class Growth:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], types: Sequence[str], arrays: SavedArrays, *, is_late: bool = False
+        self,
+        operation: Operation,
+        nodes: Sequence[Node],
+        types: Sequence[str],
+        arrays: SavedArrays,
+        *,
+        is_late: bool = False,
     ) -> None:
+        self._operation = operation
         self._is_late = is_late
         self._nodes = nodes
         self._types = types
@@ -91,14 +100,14 @@ class Growth:
             ``live``, or the object that replaces it. None if there is neither.
         """
         python = self._types[node]
-        is_none = type(live) is PlainLeaf and live.value is None
+        is_none = type(live) is PlainLeaf and self._operation.held[live] is None
         is_array = python in self._arrays.adapters
         if is_array and live is not None and not is_none:
             return live
         if not (is_array or python in PLAIN_TYPES or python in _CONTAINERS or self._tuple_type(node) is not None):
             return None if is_none else live  # an object of another kind is expected here
         if live is not None:
-            present = live.value if isinstance(live, Place) else live
+            present = self._operation.held[live] if isinstance(live, Place) else live
             if self._fits(present, node) or not _is_plain(present):
                 return live
             if isinstance(live, Place) and live.parent is None and live.holder is not None:
@@ -118,7 +127,7 @@ class Growth:
         if type(holder) is ListWrapper:
             self._lengths[id(holder)] = max(self._length(holder), int(name) + 1)
         self.changes.append(_Change(holder, name, value))
-        return plain_place(holder, name, value) or placed(holder, name, value)
+        return plain_place(self._operation, holder, name, value) or placed(self._operation, holder, name, value)
 
     def shared(self, holder: Any, parent: int, name: str, live: Any, node: int, child: Any) -> None:
         """Records one more place for a new container or array that was saved in several places."""

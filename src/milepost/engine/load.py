@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from milepost.bundle import BundleReader, index_path, open_whole
 from milepost.bundle.reader import IndexedReader
@@ -39,9 +39,9 @@ from milepost.errors import (
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.operation import Operation
 from milepost.graph.renaming import renamed
 from milepost.graph.traversal import walk
-from milepost.graph.trees.places import places_in_use
 from milepost.storage import Storage
 from milepost.storage.paths import check_not_empty
 
@@ -110,7 +110,7 @@ def load_into(prefix: str, view: View, options: CheckpointOptions, translation: 
 
     Args:
         prefix: The checkpoint, the SavedModel, the file or the directory.
-        view: Returns the live root and the edges attached to it.
+        view: Begins an operation at the live root.
         options: How to restore.
         translation: The changes between the file and the program.
 
@@ -155,12 +155,11 @@ def _load_any(
         if (
             error.key is None
         ):  # a match knows only saved paths, so a walk over the live objects finds the path of the one that fails
-            for _ in walk(*view(), slots=False).values():
+            for _ in walk(view(), slots=False).values():
                 pass
         raise
 
 
-@places_in_use()
 def preview(prefix: str, view: View, options: CheckpointOptions, translation: Translation = AS_SAVED) -> Report:
     """The report that the status of `load_into` would have. No object changes, and no value is read, except to compare
     two values that one live object matches.
@@ -179,19 +178,17 @@ def preview(prefix: str, view: View, options: CheckpointOptions, translation: Tr
         prepared = _prepared(reader, view, options, storage, None, translation)
         if translation is not AS_SAVED:
             _warn_of_unused_names(reader, prepared, translation)
-        return prepared.restoration.preview(prepared.root, prepared.attached)
+        return prepared.restoration.preview(prepared.operation)
 
 
 class _Prepared(NamedTuple):
     """A prepared restore."""
 
     restoration: Restoration | NameBasedRestoration
-    root: Any
-    attached: Sequence[tuple[str, Any]]
+    operation: Operation
     status: Callable[[], LoadStatus]
 
 
-@places_in_use()
 def _load(
     reader: BundleReader,
     view: View,
@@ -204,22 +201,22 @@ def _load(
         prepared = _prepared(reader, view, options, storage, rounds, translation)
         if translation is not AS_SAVED:
             _warn_of_unused_names(reader, prepared, translation)
-        restoration, root, attached, status = prepared
+        restoration, operation, status = prepared
         if not isinstance(restoration, NameBasedRestoration):
-            restoration.restore(root, attached, pause)
+            restoration.restore(operation, pause)
             return status()
     leads = rounds is None or rounds.leads
     with reporting(options.progress, "restore", reader.prefix, leads=leads) as progress:
         if rounds is None:
-            restoration.restore(root, attached, progress=progress)
+            restoration.restore(operation, progress=progress)
         else:
-            restoration.restore(root, attached, rounds.agree, progress)
+            restoration.restore(operation, rounds.agree, progress)
     return status()
 
 
 def _warn_of_unused_names(reader: BundleReader, prepared: _Prepared, translation: Translation) -> None:
     def live() -> Sequence[str]:
-        return walk(prepared.root, prepared.attached, slots=False).paths
+        return walk(prepared.operation, slots=False).paths
 
     translation.warn_of_unused(reader, live, dotted=is_foreign(reader) and reader.packs)
 
@@ -235,18 +232,18 @@ def _prepared(
     if is_foreign(reader):
         return _prepared_foreign(reader, view, options, rounds, translation)
     graph = read_object_graph(reader)
-    root, attached = view()
+    operation = view()
     if graph is None:
         by_name = NameBasedRestoration(reader, translation, verify_first=options.verify_first)
-        return _Prepared(by_name, root, attached, lambda: NameBasedStatus(by_name, view))
+        return _Prepared(by_name, operation, lambda: NameBasedStatus(by_name, view))
     if is_of_saved_model(storage, reader.prefix):
         return _prepared_saved_model(reader, graph, view, options, rounds, translation)
-    refuse_lost_values(reader, graph, root, attached)
+    refuse_lost_values(reader, graph, operation)
     translated = UNTRANSLATED
     if translation is not AS_SAVED:
         graph, translated = _translated(graph, translation)
     restoration = Restoration(reader, graph, options, rounds=rounds, translated=translated)
-    return _Prepared(restoration, root, attached, lambda: CheckpointLoadStatus(restoration, view))
+    return _Prepared(restoration, operation, lambda: CheckpointLoadStatus(restoration, view))
 
 
 def _translated(graph: ObjectGraph, translation: Translation) -> tuple[ObjectGraph, Translated]:
@@ -264,9 +261,9 @@ def _prepared_saved_model(
     rounds: Rounds | None,
     translation: Translation,
 ) -> _Prepared:
-    root, attached = view()
+    operation = view()
     exported = is_exported(graph)
-    lists = exported_lists(graph, root) if exported else []
+    lists = exported_lists(graph, operation.root) if exported else []
     names = {name for name, _ in lists}
     graph, translated = _translated(graph, translation)
     restoration = Restoration(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
@@ -281,7 +278,8 @@ def _prepared_saved_model(
             warn(f"{reader.prefix}: nothing was restored from this SavedModel: {hint}", UnrestoredWarning)
         return SavedModelStatus(restoration, view, hint)
 
-    return _Prepared(restoration, root, [*(pair for pair in attached if pair[0] not in names), *lists], status)
+    operation.attached = [*(pair for pair in operation.attached if pair[0] not in names), *lists]
+    return _Prepared(restoration, operation, status)
 
 
 def _prepared_foreign(
@@ -290,12 +288,12 @@ def _prepared_foreign(
     # Few programs restore such files, and the import takes milliseconds.
     from milepost.engine.foreign_restore import foreign_restoration, names_compared
 
-    root, attached = view()
-    live = walk(root, attached, slots=False)
+    operation = view()
+    live = walk(operation, slots=False)
     restoration = foreign_restoration(reader, live, options, rounds, translation)
 
     def status() -> LoadStatus:
         hint = names_compared(reader, live) if restoration.bound_count() <= 1 else ""
         return ForeignStatus(restoration, view, hint)
 
-    return _Prepared(restoration, root, attached, status)
+    return _Prepared(restoration, operation, status)

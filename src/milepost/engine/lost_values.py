@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
 from milepost.errors import MismatchError
-from milepost.graph.adapter import adapter_of
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import live_children
 
 _TRAINED: Final = "_trainable_variables"
@@ -30,16 +30,13 @@ class _Lost(NamedTuple):
     name: str
 
 
-def refuse_lost_values(
-    reader: BundleReader, graph: ObjectGraph, root: Any, attached: Sequence[tuple[str, Any]] = ()
-) -> None:
+def refuse_lost_values(reader: BundleReader, graph: ObjectGraph, operation: Operation) -> None:
     """Raises an error if such a checkpoint is restored into an optimizer.
 
     Args:
         reader: The open checkpoint.
         graph: Its object graph.
-        root: The live root.
-        attached: More edges of the root.
+        operation: The restore.
 
     Raises:
         MismatchError: The live root has the optimizer, which cannot continue with these values.
@@ -48,7 +45,7 @@ def refuse_lost_values(
     objects = [(number, node) for number, node in graph.inner if not node.python]
     owners = [number for number, node in objects for name, _ in node.children if name == _TRAINED]
     for lost in _lost(graph, owners) if owners else ():
-        if _is_live(graph, lost.optimizer, root, attached):
+        if _is_live(graph, lost.optimizer, operation):
             raise MismatchError(
                 "the run that saved this checkpoint had lost values: TensorFlow restored its Keras 3 model before the model was "
                 "built, so the model and the optimizer started from their initial values, and the optimizer kept variables that "
@@ -84,16 +81,16 @@ def _lost(graph: ObjectGraph, owners: Sequence[int]) -> Iterator[_Lost]:
                     yield _Lost(owner, nodes[number].values[0].key, name)
 
 
-def _is_live(graph: ObjectGraph, node: int, root: Any, attached: Sequence[tuple[str, Any]]) -> bool:
+def _is_live(graph: ObjectGraph, node: int, operation: Operation) -> bool:
     """Whether live objects have the edges that lead to a saved node."""
-    found: dict[int, Any] = {0: root}
+    found: dict[int, Any] = {0: operation.root}
     reached = [0]
     for number in reached:
-        adapter = adapter_of(found[number])
+        adapter = operation.adapter_of(found[number])
         if adapter is None or adapter.leaf:
             continue
-        children = dict(live_children(adapter, found[number]))
-        children.update(attached if number == 0 else ())
+        children = dict(live_children(operation, adapter, found[number]))
+        children.update(operation.attached if number == 0 else ())
         for name, child in graph.nodes[number].children:
             if child not in found and name in children:
                 found[child] = children[name]

@@ -27,14 +27,15 @@ from milepost.engine.together.own_values import OwnGraph, refuse_another_number
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.engine.undo import raise_explained
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, Value, adapter_of, adapter_of_type, values_of
+from milepost.graph.adapter import Adapter, Value, adapter_of, values_of
 from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.numbers import taken_by_scalar
 from milepost.graph.object_graph import Node, SavedValue
+from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
-from milepost.graph.plain.values import NumberTaker, taken_value
-from milepost.graph.traversal import KnownTypes, live_children
+from milepost.graph.plain.values import TYPE_NAMES, NumberTaker, taken_value
+from milepost.graph.traversal import live_children
 from milepost.tensor import TensorSpec
 
 
@@ -163,10 +164,11 @@ class Matcher:
                 self.slots_of_variable.setdefault(variable, []).append((owner, name, slot))
                 self.slot_nodes.add(slot)
 
-    def match(self, node: int, obj: Any, attached: Sequence[tuple[str, Any]] = ()) -> Match:
+    def match(self, operation: Operation, node: int, obj: Any, attached: Sequence[tuple[str, Any]] = ()) -> Match:
         """Matches ``node`` with ``obj``, and everything below both.
 
         Args:
+            operation: The restore, or the operation in which the object came.
             node: The saved node to start from.
             obj: The live object for it.
             attached: More edges of ``obj``.
@@ -175,10 +177,10 @@ class Matcher:
             MilepostError: The children or values of a live object cannot be read, or an optimizer cannot make a slot
                 variable.
         """
-        growth = Growth(self._nodes, self._types, self._arrays, is_late=node != 0)
+        growth = Growth(operation, self._nodes, self._types, self._arrays, is_late=node != 0)
         match = Match(growth, node != 0, any_restore_since(self._uid), {node: obj})
         try:
-            self._match_below(match, node, obj, attached)
+            self._match_below(operation, match, node, obj, attached)
             for number in match.bindings.keys() & self._of_each_process:
                 refuse_another_number(self._nodes[number].values, *self._member)
         except BaseException as error:
@@ -188,10 +190,10 @@ class Matcher:
         return match
 
     def _match_below(  # noqa: PLR0915 - the inner loop of each restore, in which calls would cost time
-        self, match: Match, node: int, obj: Any, attached: Sequence[tuple[str, Any]]
+        self, operation: Operation, match: Match, node: int, obj: Any, attached: Sequence[tuple[str, Any]]
     ) -> None:
         queue = deque([(node, obj)])
-        known: KnownTypes = {}
+        known = operation.adapters
         nodes, types, bindings, growth = self._nodes, self._types, match.bindings, match.growth
         arrays = self._arrays.adapters
         bound = self._bound.__getitem__ if len(self._bound) else bindings.get
@@ -201,19 +203,19 @@ class Matcher:
                 self._match_stand_in(match, *unmatched.popleft(), queue)
                 continue
             node, obj = queue.popleft()
-            adapter = known.get(type(obj)) or adapter_of_type(type(obj))
+            adapter = known.get(type(obj)) or operation.adapter_of_type(type(obj))
             assert adapter is not None, "only trackable objects are bound"
             saved = nodes[node]
-            self._match_values(match, node, saved, obj, adapter)
+            self._match_values(operation, match, node, saved, obj, adapter)
             edges = tuple(iter(saved.children))  # an iterator is not asked for its length, which would be a call
             if adapter.leaf and not edges:
                 continue
             is_list = isinstance(obj, ListWrapper)
             remaining = match.growth.cut(obj, saved) if is_list else 0
             if not edges and not holds_state(obj):
-                match.may_lack |= next(live_children(adapter, obj), None) is not None
+                match.may_lack |= next(live_children(operation, adapter, obj), None) is not None
                 continue
-            live = dict(live_children(adapter, obj, known))
+            live = dict(live_children(operation, adapter, obj))
             if is_list:
                 for number in range(remaining, len(obj)):
                     live.pop(str(number), None)
@@ -257,7 +259,7 @@ class Matcher:
                     if name not in found and (is_whole or isinstance(child, PLAIN_PLACES))
                 ]
         if self.slot_nodes and not self._skip_slots:
-            self._match_slots(match)
+            self._match_slots(operation, match)
 
     def _match_stand_in(
         self,
@@ -287,12 +289,17 @@ class Matcher:
             match.search.deferred_edges.add(key)
             match.deferred.append(deferred)
 
-    def _match_values(self, match: Match, node: int, saved_node: Node, obj: Any, adapter: Adapter) -> None:
+    def _match_values(  # noqa: C901 - it is called for each value, and further calls would cost time
+        self, operation: Operation, match: Match, node: int, saved_node: Node, obj: Any, adapter: Adapter
+    ) -> None:
         saved, python = saved_node.values, saved_node.python
         values: Sequence[Value]
         if type(obj) is PlainLeaf:
-            obj.saved_as = python if python in PLAIN_TYPES else ""
-            values = (taken_value(obj.value, obj.saved_as),)
+            live = operation.held[obj]
+            saved_as = python if python in PLAIN_TYPES else ""
+            if saved_as != TYPE_NAMES[type(live)]:
+                operation.saved_as[obj] = saved_as
+            values = (taken_value(live, saved_as),)
         else:
             values = self._whatever_was_saved(saved) if adapter.open_ended and saved else values_of(adapter, obj)
             if python in PLAIN_TYPES and len(values) == len(saved) == 1 and not values[0].shape:
@@ -402,23 +409,23 @@ class Matcher:
         values = [value for value in self._nodes[node].values if value.key in self._reader]
         return {unescape(value.name): self._reader.spec(value.key) for value in values}
 
-    def _match_slots(self, match: Match) -> None:
+    def _match_slots(self, operation: Operation, match: Match) -> None:
         """Matches slot variables whose variable or optimizer was bound in this match."""
         for node, obj in list(match.bindings.items()):
             for owner_node, name, slot_node in self.slots_of_variable.get(node, ()):
                 owner = self._either(match, owner_node)
                 if owner is not None:
-                    self._match_slot(match, owner, obj, name, slot_node)
+                    self._match_slot(operation, match, owner, obj, name, slot_node)
             for variable_node, name, slot_node in self._nodes[node].slots:
                 variable = self._either(match, variable_node)
                 if variable is not None:
-                    self._match_slot(match, obj, variable, name, slot_node)
+                    self._match_slot(operation, match, obj, variable, name, slot_node)
 
     def _either(self, match: Match, node: int) -> Any:
         return match.bindings[node] if node in match.bindings else self._bound[node]
 
-    def _match_slot(self, match: Match, owner: Any, variable: Any, name: str, node: int) -> None:
-        adapter = adapter_of_type(type(owner))
+    def _match_slot(self, operation: Operation, match: Match, owner: Any, variable: Any, name: str, node: int) -> None:
+        adapter = operation.adapter_of_type(type(owner))
         if adapter is None or "has_slots" not in adapter.overrides or not adapter.has_slots(owner):
             return
         slot, shared = adapter.slot(owner, variable, name), self._either(match, node)
@@ -436,9 +443,9 @@ class Matcher:
             if slot is not None:
                 match.made_slots.append(undo)
                 match.fresh.add(id(slot))
-        slot_adapter = adapter_of(slot)
+        slot_adapter = operation.adapter_of(slot)
         if slot_adapter is None:
             match.deferred.append(Deferred(owner, (id(variable), name), node, variable))
             return
         match.bindings[node] = slot
-        self._match_values(match, node, self._nodes[node], slot, slot_adapter)
+        self._match_values(operation, match, node, self._nodes[node], slot, slot_adapter)

@@ -44,9 +44,10 @@ from milepost.graph.keys import Subtrees, tensor_key, unescape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
+from milepost.graph.operation import Operation
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.graph.traversal import live_children, walk
-from milepost.graph.trees.places import CheckedLeaf, Place, places_in_use
+from milepost.graph.trees.places import CheckedLeaf, Place
 from milepost.tensor import TensorSpec
 
 OWN: Final = frozenset({SAVE_COUNTER})
@@ -108,8 +109,8 @@ class MatchedRestore(WatchedRestore):
     def _nones(self) -> frozenset[str]:
         return self.graph.nones() | self._translated.nones
 
-    def _follow_converted(self) -> list[int]:
-        return follow_converted(self.reader, self.graph, self._bound)
+    def _follow_converted(self, operation: Operation) -> list[int]:
+        return follow_converted(operation, self.reader, self.graph, self._bound)
 
     def matched_nothing(self) -> bool:
         """Whether no live object except the root was matched."""
@@ -120,13 +121,12 @@ class MatchedRestore(WatchedRestore):
         counters = {edge.node for edge in self.graph.nodes[0].children if edge.name == SAVE_COUNTER}
         return not any(self.graph.nodes[node].values for node in self._bound if node not in counters)
 
-    @places_in_use()
-    def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
+    def missing(self, operation: Operation) -> list[Entry]:
         """Live values that are not in the checkpoint, and that no later restore has assigned."""
-        self._follow_converted()
+        self._follow_converted(operation)
         return [
             entry
-            for entry in self._account_of_live(root, attached, self._bound.living(), only_unrestored=True)
+            for entry in self._account_of_live(operation, self._bound.living(), only_unrestored=True)
             if not entry.skipped_by_tensorflow
         ]
 
@@ -229,30 +229,28 @@ class MatchedRestore(WatchedRestore):
         for obj in match.lacking:
             self._lacking.pop(id(obj), None)
 
-    @places_in_use()
-    def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
-        """A report of every saved value, and of every live value reachable from ``root`` now."""
-        return sorted_report(self.reader.prefix, self._entries(root, attached))
+    def report(self, operation: Operation) -> Report:
+        """A report of every saved value, and of every live value reachable from the root of the operation now."""
+        return sorted_report(self.reader.prefix, self._entries(operation))
 
-    @places_in_use()
-    def unmatched(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> list[Entry]:
+    def unmatched(self, operation: Operation) -> list[Entry]:
         """The entries of `report` for all values but those that were matched, in any order."""
-        entries = self._entries(root, attached, with_matched=False)
+        entries = self._entries(operation, with_matched=False)
         return [entry for entry in entries if entry.outcome is not Outcome.MATCHED]
 
     @collection_paused()
-    def _entries(self, root: Any, attached: Sequence[tuple[str, Any]], *, with_matched: bool = True) -> list[Entry]:
-        look_again_below(root, attached)
-        self._follow_exchanges()
+    def _entries(self, operation: Operation, *, with_matched: bool = True) -> list[Entry]:
+        look_again_below(operation)
+        self._follow_exchanges(operation)
         with suppress(StorageError):  # without the files, a converted object counts as another one
-            self._follow_converted()
+            self._follow_converted(operation)
         living = self._bound.living()
         return [
             *self._account_of_saved(self._deferred_nodes(), living, with_matched=with_matched),
-            *self._account_of_live(root, attached, living),
+            *self._account_of_live(operation, living),
         ]
 
-    def _follow_exchanges(self) -> None:
+    def _follow_exchanges(self, operation: Operation) -> None:
         """Binds the present objects instead of those that were replaced since the restore, such as buffers."""
         holders = [(saved, self._bound[number]) for number, saved in self.graph.inner]
         for saved, obj in holders:
@@ -262,7 +260,7 @@ class MatchedRestore(WatchedRestore):
             if adapter is None or adapter.leaf:
                 continue
             names = adapter.exchanged(obj) if "exchanged" in adapter.overrides else ()
-            children = dict(live_children(adapter, obj)) if names else {}
+            children = dict(live_children(operation, adapter, obj)) if names else {}
             for name, child in saved.children:
                 if name in names and name in children and child in self._bound:
                     self._bound[child] = children[name]
@@ -329,8 +327,7 @@ class MatchedRestore(WatchedRestore):
 
     def _account_of_live(
         self,
-        root: Any,
-        attached: Sequence[tuple[str, Any]],
+        operation: Operation,
         living: Iterable[tuple[int, Any]],
         *,
         only_unrestored: bool = False,
@@ -338,14 +335,13 @@ class MatchedRestore(WatchedRestore):
         """The entries of live values.
 
         Args:
-            root: The live root.
-            attached: More edges of the root.
+            operation: The operation. The values are those below its root.
             living: The nodes whose live objects still exist, each with its object.
             only_unrestored: Whether to leave out values that a later restore has assigned.
         """
         bound = {id(obj) for _, obj in living}
         missing = {id(self._bound[node]): names for node, names in self._missing.items()}
-        live = walk(root, attached, slots=not self._skip_slots, omissions=True)
+        live = walk(operation, slots=not self._skip_slots, omissions=True)
         writer_saves = cache(self.graph.writer_saves)  # seldom needed
         later = self._later_members(live, bound)
         entries = unsaveable(live.omissions, self._allow_unsaved)
@@ -362,7 +358,10 @@ class MatchedRestore(WatchedRestore):
                 continue
             if identity not in bound and self._translated.translation.leaves_alone(path):
                 if not only_unrestored:
-                    keys = [(tensor_key(path, value.name), live_spec(value, live.objects[number])) for value in values]
+                    keys = [
+                        (tensor_key(path, value.name), live_spec(operation, value, live.objects[number]))
+                        for value in values
+                    ]
                     note = "left alone by ignore or only"
                     entries += [Entry(Outcome.IGNORED, key, live=spec, note=note) for key, spec in keys]
                 continue
@@ -374,7 +373,7 @@ class MatchedRestore(WatchedRestore):
                     saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else skipped_too)
                     skipped = not saved and (value.skipped_by_tensorflow or number in live.skipped_by_tensorflow)
                     note = "TensorFlow saves no such values" if skipped else ""
-                    entries.append(Entry(Outcome.MISSING, key, "", live_spec(value, obj), note, skipped))
+                    entries.append(Entry(Outcome.MISSING, key, "", live_spec(operation, value, obj), note, skipped))
         return entries
 
     def _is_lacking(self, obj: Any) -> bool:

@@ -27,6 +27,7 @@ from milepost.errors import MismatchError
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.keys import child_path, tensor_key
 from milepost.graph.live_graph import LiveGraph
+from milepost.graph.operation import Operation
 from milepost.graph.renaming import same_name
 from milepost.graph.traversal import walk
 from milepost.tensor import TensorSpec
@@ -56,46 +57,44 @@ class NameBasedRestoration(WatchedRestore):
 
     def restore(
         self,
-        root: Any,
-        attached: Sequence[tuple[str, Any]] = (),
+        operation: Operation,
         agree: Callable[[], object] = lambda: None,
         progress: Reporter | None = None,
     ) -> None:
-        """Restores every value reachable from ``root`` whose name the checkpoint has. Errors are those of `Restoration`.
+        """Restores every value reachable from the root whose name the checkpoint has. Errors are those of `Restoration`.
 
         Args:
-            root: The live root.
-            attached: More edges of the root.
+            operation: The restore.
             agree: Called twice: when everything is checked and nothing has changed, and when everything is done.
             progress: Counts the bytes of the values; None if there is no progress function.
         """
-        live = walk(root, attached)
-        self.begins_at(root)
-        self._run(live, "", agree, progress)
+        live = walk(operation)
+        self.begins_at(operation.root)
+        self._run(operation, live, "", agree, progress)
         if progress is not None:
             progress.finish()
 
-    def preview(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
+    def preview(self, operation: Operation) -> Report:
         """The report that `restore` would give. Arguments and errors are those of `Restoration.preview`."""
-        takes = self._takes(walk(root, attached), "")
+        takes = self._takes(walk(operation), "")
         misfits: Sequence[Entry] = ()
         try:
-            self._check(takes)
+            self._check(operation, takes)
         except MismatchError as error:
             misfits = error.report.entries
         before = [(take.obj, last_restore(take.obj)) for take in takes]
         try:
             for take in takes:
                 remember_restore(take.obj, self.uid)
-            found = self.report(root, attached)
+            found = self.report(operation)
         finally:
             self._forget(before, [])
         named = {entry.key for entry in misfits}
         return sorted_report(self.reader.prefix, [*misfits, *(each for each in found if each.key not in named)])
 
-    def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
+    def missing(self, operation: Operation) -> list[Entry]:
         """Live values that are not in the checkpoint."""
-        return self.report(root, attached).missing
+        return self.report(operation).missing
 
     def matched_nothing(self) -> bool:
         """Whether no live object got a value."""
@@ -107,17 +106,20 @@ class NameBasedRestoration(WatchedRestore):
     def warn_of_unused(self) -> None:
         """Does not warn, because such a file usually has more values than a program restores."""
 
-    def settle(self, path: str, child: Any) -> Any:
+    def settle(self, operation: Operation, path: str, child: Any) -> Any:
         """Restores an object that is attached at ``path`` after the restore."""
-        successor = self._run(walk(child), path).get(id(child), child)
+        below = Operation(child)
+        below.held = operation.held
+        below.coming = operation.coming
+        successor = self._run(below, walk(below), path).get(id(child), child)
         if self.partial_expected:
             self.reader.release(for_good=False)  # The files were opened again for this object only.
         return successor
 
-    def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
+    def report(self, operation: Operation) -> Report:
         """A report of every live value and, as unexpected, of every key that no live value has."""
-        look_again_below(root, attached)
-        live = walk(root, attached)
+        look_again_below(operation)
+        live = walk(operation)
         entries = []
         used = set()
         for number, values in live.values():
@@ -129,10 +131,14 @@ class NameBasedRestoration(WatchedRestore):
                     entries.append(self.matched(key))
                 elif self._translation.leaves_alone(name):
                     note = "left alone by ignore or only"
-                    entries.append(Entry(Outcome.IGNORED, name, live=live_spec(value, live.objects[number]), note=note))
+                    entries.append(
+                        Entry(Outcome.IGNORED, name, live=live_spec(operation, value, live.objects[number]), note=note)
+                    )
                 elif live.paths[number] != SAVE_COUNTER:
                     missing = name or tensor_key(live.paths[number], value.name)
-                    entries.append(Entry(Outcome.MISSING, missing, live=live_spec(value, live.objects[number])))
+                    entries.append(
+                        Entry(Outcome.MISSING, missing, live=live_spec(operation, value, live.objects[number]))
+                    )
         wanted = None if self._keys is None else set(self._keys.values())
         entries += [
             Entry(
@@ -147,6 +153,7 @@ class NameBasedRestoration(WatchedRestore):
 
     def _run(
         self,
+        operation: Operation,
         live: LiveGraph,
         path: str,
         agree: Callable[[], object] = lambda: None,
@@ -155,9 +162,10 @@ class NameBasedRestoration(WatchedRestore):
         takes = self._takes(live, path)
         undo = Undo()
         try:
-            self._check(takes)
+            self._check(operation, takes)
             self.reader.hold()
             successors = deliver(
+                operation,
                 self.reader,
                 takes,
                 live.objects,
@@ -190,10 +198,10 @@ class NameBasedRestoration(WatchedRestore):
                 takes.append(Take(number, obj, live.adapters[number], pairs))
         return takes
 
-    def _check(self, takes: Sequence[Take]) -> None:
+    def _check(self, operation: Operation, takes: Sequence[Take]) -> None:
         if isinstance(self.reader, CastingReader):
             cast(self.reader, takes, self._translation)
-        check(self.reader, takes, self._translation)
+        check(operation, self.reader, takes, self._translation)
 
     def _defer_rest(
         self, live: LiveGraph, path: str, successors: Mapping[int, Any], positions: list[_Anything]
@@ -262,7 +270,7 @@ class _Anything:
     def is_settled(self) -> bool:
         return False
 
-    def settle(self, name: Any, child: Any) -> Any:
+    def settle(self, operation: Operation, name: Any, child: Any) -> Any:
         if self.superseded:
             return child
-        return self.restoration.settle(child_path(self.path, name, is_root=not self.path), child)
+        return self.restoration.settle(operation, child_path(self.path, name, is_root=not self.path), child)

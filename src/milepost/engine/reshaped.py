@@ -15,11 +15,13 @@ from milepost.engine.translation import Translation
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.operation import Operation
 from milepost.graph.variable import shape_fits
 from milepost.tensor import TensorSpec
 
 
 def check_reshaped(
+    operation: Operation,
     reader: BundleReader,
     takes: list[Take],
     holders: Iterable[Any],
@@ -29,6 +31,7 @@ def check_reshaped(
     """Checks that every value fits its object, or that the object is to get the saved shape. No object changes.
 
     Args:
+        operation: As for `check`.
         reader: The open checkpoint.
         takes: The values. Those of objects that are to get the saved shape are replaced by values of that shape.
         holders: The live objects of the match, those nearest to the root first.
@@ -43,11 +46,11 @@ def check_reshaped(
         CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
     """
     try:
-        return check(reader, takes, translation, graph)
+        return check(operation, reader, takes, translation, graph)
     except MismatchError:
         if not _reshape(reader, takes, holders):
             raise
-    return check(reader, takes, translation, graph)
+    return check(operation, reader, takes, translation, graph)
 
 
 def _reshape(reader: BundleReader, takes: list[Take], holders: Iterable[Any]) -> bool:

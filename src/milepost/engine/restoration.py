@@ -17,6 +17,7 @@ from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.translation import Translation
 from milepost.engine.unused_names import Unmet
 from milepost.errors import user_place
+from milepost.graph.operation import Operation
 
 
 class WatchedRestore(abc.ABC):
@@ -50,11 +51,11 @@ class WatchedRestore(abc.ABC):
         unasked.restores.add(self)
 
     @abc.abstractmethod
-    def report(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
-        """A report of every saved value, and of every live value reachable from ``root`` now."""
+    def report(self, operation: Operation) -> Report:
+        """A report of every saved value, and of every live value reachable from the root of the operation now."""
 
     @abc.abstractmethod
-    def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]:
+    def missing(self, operation: Operation) -> list[Entry]:
         """Live values that are not in the checkpoint."""
 
     @abc.abstractmethod

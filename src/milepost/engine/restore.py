@@ -41,7 +41,7 @@ from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.trees.places import places_in_use
+from milepost.graph.operation import Operation
 
 if TYPE_CHECKING:
     from milepost.engine.together.rounds import Rounds
@@ -92,13 +92,11 @@ class Restoration(MatchedRestore):
         self._progress = options.progress
         self._verify_first = options.verify_first
 
-    @places_in_use()
-    def restore(self, root: Any, attached: Sequence[tuple[str, Any]], pause: collection_paused) -> None:
-        """Restores everything reachable from ``root``, which matches node 0, and defers the rest.
+    def restore(self, operation: Operation, pause: collection_paused) -> None:
+        """Restores everything reachable from the root of the operation, which matches node 0, and defers the rest.
 
         Args:
-            root: The live root.
-            attached: More edges of the root, after its own.
+            operation: The restore.
             pause: As for `_run`.
 
         Raises:
@@ -107,28 +105,29 @@ class Restoration(MatchedRestore):
             StorageError: The checkpoint cannot be read.
             RefusedError: An object or its framework raised an error for a value.
         """
-        match = self._matcher.match(0, root, attached)
-        self.begins_at(root)
+        match = self._matcher.match(operation, 0, operation.root, operation.attached)
+        self.begins_at(operation.root)
         try:
             rounds = self._rounds
             agree = None if rounds is None else rounds.agree  # all processes change their objects, or none does
             with reporting(
                 self._progress, "restore", self.reader.prefix, leads=rounds is None or rounds.leads
             ) as progress:
-                self._run(match, pause, agree, progress)
+                self._run(operation, match, pause, agree, progress)
                 if progress is not None:
                     progress.finish()
         except MismatchError as error:
             with suppress(MilepostError):  # the error is complete without the rest of the report
-                error.report = error.report and self._report_of_refused(error.report, match, root, attached)
+                error.report = error.report and self._report_of_refused(error.report, match, operation)
             raise
         self.may_lack = match.may_lack or bool(match.missing)
         self.deferred.release_if_unneeded()
 
-    def settle(self, node: int, child: Any, *, superseded: bool = False) -> Any:
+    def settle(self, operation: Operation, node: int, child: Any, *, superseded: bool = False) -> Any:
         """Restores an object that was made after the restore from its deferred node. Errors are those of `restore`.
 
         Args:
+            operation: The operation in which the object has come.
             node: The node.
             child: The object.
             superseded: Whether a newer restore has assigned the values. Then this one only records the object.
@@ -148,14 +147,14 @@ class Restoration(MatchedRestore):
                 UnrestoredWarning,
             )
             return child
-        with places_in_use():
-            replaced = self._follow_converted() if self._matcher.slot_nodes and self._has_slots_below(node) else []
-            if not self.graph.nodes[node].children:
-                # The match makes so few objects that a pause is not worth while.
-                successor = self._settle(node, child, None, superseded=superseded)
-            else:
-                with collection_paused() as pause:
-                    successor = self._settle(node, child, pause, superseded=superseded)
+        follows = self._matcher.slot_nodes and self._has_slots_below(node)
+        replaced = self._follow_converted(operation) if follows else []
+        if not self.graph.nodes[node].children:
+            # The match makes so few objects that a pause is not worth while.
+            successor = self._settle(operation, node, child, None, superseded=superseded)
+        else:
+            with collection_paused() as pause:
+                successor = self._settle(operation, node, child, pause, superseded=superseded)
         if superseded:
             return child
         if self.partial_expected:
@@ -164,8 +163,10 @@ class Restoration(MatchedRestore):
             self._warn_of_replaced(node, replaced)
         return successor
 
-    def _settle(self, node: int, child: Any, pause: collection_paused | None, *, superseded: bool) -> Any:
-        match = self._matcher.match(node, child)
+    def _settle(
+        self, operation: Operation, node: int, child: Any, pause: collection_paused | None, *, superseded: bool
+    ) -> Any:
+        match = self._matcher.match(operation, node, child)
         if superseded:
             match.undo()
             for take in match.takes:
@@ -173,7 +174,7 @@ class Restoration(MatchedRestore):
             match.takes, match.deferred = [], []
             self._remember(match, (), {})
             return child
-        return self._run(match, pause).get(id(child), child)
+        return self._run(operation, match, pause).get(id(child), child)
 
     def _has_slots_below(self, node: int) -> bool:
         """Whether a node or one below it is an optimizer with saved slot variables."""
@@ -201,6 +202,7 @@ class Restoration(MatchedRestore):
 
     def _run(
         self,
+        operation: Operation,
         match: Match,
         pause: collection_paused | None,
         agree: Callable[[], object] | None = None,
@@ -209,6 +211,7 @@ class Restoration(MatchedRestore):
         """Checks and delivers what was matched.
 
         Args:
+            operation: The restore, or the operation in which the objects came.
             match: The match.
             pause: Keeps the garbage collector from running, if it is not None. It ends early if there is much to read, or if objects run code of
                 their own to take a value.
@@ -228,13 +231,17 @@ class Restoration(MatchedRestore):
             if isinstance(self.reader, CastingReader):
                 cast(self.reader, match.takes, self._translated.translation)
             holders = list(match.bindings.values())
-            size = check_reshaped(self.reader, match.takes, holders, self._translated.translation, self.graph)
+            size = check_reshaped(
+                operation, self.reader, match.takes, holders, self._translated.translation, self.graph
+            )
             if pause is not None and size > QUICK:
                 pause.end()
             if match.deferred:
                 self.reader.hold()
             given = match.growth, agree, None if pause is None else pause.end, progress, match.fresh
-            successors = deliver(self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first)
+            successors = deliver(
+                operation, self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first
+            )
             takers = [take.obj for take in match.takes]
             if successors:
                 takers = [successors.get(id(obj), obj) for obj in takers]
@@ -280,40 +287,36 @@ class Restoration(MatchedRestore):
                 names |= {(id(self._bound[variable]), name) for variable, name, _ in saved.slots}
                 supersede(obj, names, self.uid)
 
-    @places_in_use()
-    def preview(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> Report:
+    def preview(self, operation: Operation) -> Report:
         """The report that `restore` would give. No object changes, and no value is read, except to compare two of one live object.
 
         Args:
-            root: The live root.
-            attached: More edges of the root, after its own.
+            operation: The restore that is tried.
 
         Raises:
             CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
             MilepostError: A live object does not say what it holds, or an optimizer cannot make a slot variable.
         """
-        match = self._matcher.match(0, root, attached)
+        match = self._matcher.match(operation, 0, operation.root, operation.attached)
         misfits = Report(self.reader.prefix, ())
         try:
             try:
                 if isinstance(self.reader, CastingReader):
                     cast(self.reader, match.takes, self._translated.translation)
                 holders = match.bindings.values()
-                check_reshaped(self.reader, match.takes, holders, self._translated.translation, self.graph)
+                check_reshaped(operation, self.reader, match.takes, holders, self._translated.translation, self.graph)
             except MismatchError as error:
                 misfits = error.report
-            return self._report_before(misfits, match, root, attached)
+            return self._report_before(misfits, match, operation)
         finally:
             match.undo()
 
-    def _report_of_refused(
-        self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]
-    ) -> Report:
+    def _report_of_refused(self, misfits: Report, match: Match, operation: Operation) -> Report:
         """A report of the values that do not fit, and of those that would be unmatched on either side."""
-        entries = self._report_before(misfits, match, root, attached)
+        entries = self._report_before(misfits, match, operation)
         return sorted_report(self.reader.prefix, [each for each in entries if each.outcome is not Outcome.MATCHED])
 
-    def _report_before(self, misfits: Report, match: Match, root: Any, attached: Sequence[tuple[str, Any]]) -> Report:
+    def _report_before(self, misfits: Report, match: Match, operation: Operation) -> Report:
         """A report of the outcome that every value would have, with those that do not fit."""
         takers = [take.obj for take in match.takes]
         before: list[int] = []
@@ -321,7 +324,7 @@ class Restoration(MatchedRestore):
         try:
             living = self._bound.living()
             saved = self._account_of_saved(self._with_below(each.node for each in match.deferred), living)
-            live = self._account_of_live(root, attached, living)
+            live = self._account_of_live(operation, living)
         finally:
             self._forget(match, takers, before, [])
         named = {entry.key for entry in misfits}

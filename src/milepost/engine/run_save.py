@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milepost.collector import QUICK, collection_paused
 from milepost.engine.announcement import Announcement
@@ -26,6 +26,7 @@ from milepost.engine.state_file import STATE_FILE
 from milepost.engine.together.find import rounds_of
 from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.graph.adapter import Array
+from milepost.graph.operation import Operation
 from milepost.storage import Storage, anchored
 from milepost.tensor import PiecewiseArray
 
@@ -78,15 +79,15 @@ class Save:
                 self._rounds.fail(error)
             raise
 
-    def read(self, root: Any, attached: Sequence[tuple[str, Any]]) -> None:
+    def read(self, operation: Operation) -> None:
         """Reads the live objects and plans what this process writes; errors are those of `milepost.engine.save.read_state`."""
         if self._rounds is None:
-            self._plan, self._arrays = plan_save(root, attached, self.options)
+            self._plan, self._arrays = plan_save(operation, self.options)
         else:
             from milepost.engine.together.plan import plan_share  # a process that saves alone needs none
 
             member = Member(self._rounds.rank, self._rounds.size)
-            state = read_state(root, attached, self.options, member)
+            state = read_state(operation, self.options, member)
             self._plan, self._arrays = plan_share(state, member, self.options)
         self.is_quick = sum([array.nbytes for array in self._arrays]) <= QUICK
 

@@ -22,16 +22,16 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite, SavePlan, Wholes
 from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
-from milepost.graph.adapter import Adapter, Array, Value, saving_legacy_slots
+from milepost.graph.adapter import Adapter, Array, Value
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, OwnName, escape, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue, new_node, new_value
 from milepost.graph.omissions import is_at_or_below
+from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.graph.plain.type_names import type_names
 from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import walk
-from milepost.graph.trees.places import places_in_use
 from milepost.graph.variable import shape_fits
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSpec
@@ -77,15 +77,11 @@ class State(NamedTuple):
 
 
 @collection_paused()
-@places_in_use()
-def read_state(
-    root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions, member: Member | None = None
-) -> State:
+def read_state(operation: Operation, options: CheckpointOptions, member: Member | None = None) -> State:
     """Reads the live object graph.
 
     Args:
-        root: The object that becomes node 0.
-        attached: More edges of the root.
+        operation: The save. Its root becomes node 0.
         options: Which objects may be left out, and which differ between processes.
         member: Which process this is, if several save together.
 
@@ -95,9 +91,9 @@ def read_state(
         CorruptCheckpointError: A deferred value, which must be written again, is damaged.
         MismatchError: A deferred value does not fit its object, which was made after the restore.
     """
-    live = _live_graph(root, attached, options)
+    live = _live_graph(operation, options)
     deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
-    python = _python_types(live, options)
+    python = _python_types(operation, live, options)
     nodes: list[Node] = []
     keys: list[str] = []
     holders, dtypes, shapes = array("q"), list[DType](), list[tuple[int, ...]]()
@@ -144,17 +140,16 @@ def read_state(
     return State(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own), frozenset(first))
 
 
-def _live_graph(root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions) -> LiveGraph:
+def _live_graph(operation: Operation, options: CheckpointOptions) -> LiveGraph:
     """The live objects, of which no values have been read yet; arguments and errors are those of `read_state`."""
     if is_anything_deferred():
-        _refuse_unannounced(root, attached)
-        look_again_below(root, attached)  # for slot variables, which a program does not train
-    warn_before_save(root, attached)
-    token = saving_legacy_slots.set(options.legacy_keras_optimizers)
-    try:
-        live = walk(root, attached, omissions=True)
-    finally:
-        saving_legacy_slots.reset(token)
+        _refuse_unannounced(operation)
+        look_again_below(operation)  # for slot variables, which a program does not train
+    warn_before_save(operation)
+    if options.legacy_keras_optimizers:
+        operation.legacy_keras_optimizers = True
+        operation.adapters.clear()  # which were met without the option
+    live = walk(operation, omissions=True)
     if options.allow_unsaved:
         warn_of_unknown_paths(live, options)
     if live.omissions:
@@ -165,17 +160,15 @@ def _live_graph(root: Any, attached: Sequence[tuple[str, Any]], options: Checkpo
     return live
 
 
-def _python_types(live: LiveGraph, options: CheckpointOptions) -> Sequence[str]:
+def _python_types(operation: Operation, live: LiveGraph, options: CheckpointOptions) -> Sequence[str]:
     """The name of the type of each node, as the object graph holds it."""
-    python = type_names(live)
+    python = type_names(live, operation.held)
     if options.data_alignment == 1 and PLAIN_TYPES.isdisjoint(python):
         return [""] * len(python)  # then the files are those that TensorFlow writes, byte for byte
     return python
 
 
-def plan_save(
-    root: Any, attached: Sequence[tuple[str, Any]], options: CheckpointOptions
-) -> tuple[SavePlan, list[Array | PiecewiseArray]]:
+def plan_save(operation: Operation, options: CheckpointOptions) -> tuple[SavePlan, list[Array | PiecewiseArray]]:
     """Plans the save of one process that saves alone; arguments and errors are those of `read_state`.
 
     Returns:
@@ -184,7 +177,7 @@ def plan_save(
     Raises:
         UnsupportedError: Other processes hold parts of a tensor.
     """
-    state = read_state(root, attached, options)
+    state = read_state(operation, options)
     arrays = [
         _complete(state.writes[number], array) if isinstance(array, ShardedArray) else array
         for number, array in enumerate(state.arrays)
@@ -218,9 +211,9 @@ def _complete(write: PlannedWrite, array: ShardedArray) -> Array | PiecewiseArra
     return whole
 
 
-def _refuse_unannounced(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
+def _refuse_unannounced(operation: Operation) -> None:
     """Raises an error if objects for which values are deferred were made without a hook."""
-    found = unannounced_below(root, attached)
+    found = unannounced_below(operation)
     if found:
         raise UntrackableError(
             "saved values are deferred for these objects, which were made after the restore and may have been trained or changed since: "

@@ -18,9 +18,10 @@ from milepost.errors import UnmatchedError
 from milepost.graph.description import counted, html_table, kind_of, of_file
 from milepost.graph.frameworks import import_adapters, imported
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 
-View = Callable[[], tuple[Any, Sequence[tuple[str, Any]]]]
+View = Callable[[], Operation]
 """A function that returns the live root as it is now, and the edges attached to it."""
 
 
@@ -28,7 +29,7 @@ class LoadStatus(abc.ABC):
     """The common part of the statuses of all restores.
 
     Args:
-        view: Returns the live root, and what is attached to it.
+        view: Begins an operation at the live root.
 
     Attributes:
         belongs_to_series: Whether the restored checkpoint may belong to a series. A SavedModel and a file of another
@@ -133,7 +134,7 @@ class LoadStatus(abc.ABC):
             import_adapters()
             from milepost.adapters.tensorflow import session as sessions
 
-            objects = walk(*self._view()).objects
+            objects = walk(self._view()).objects
             sessions.initialize(objects, session)
             sessions.restore(objects, session)
 
@@ -152,7 +153,7 @@ class LoadStatus(abc.ABC):
             import_adapters()
             from milepost.adapters.tensorflow import session as sessions
 
-            sessions.restore(walk(*self._view()).objects, session)
+            sessions.restore(walk(self._view()).objects, session)
 
 
 class _RestoredStatus(LoadStatus):
@@ -186,7 +187,7 @@ class _RestoredStatus(LoadStatus):
 
     def report(self) -> Report:
         self._restoration.is_asked = True
-        return self._restoration.report(*self._view())
+        return self._restoration.report(self._view())
 
     def _refuse_unmet(self) -> None:
         """Fails an assertion about all values if the restore has left out what the program asked for."""
@@ -217,10 +218,10 @@ class _RestoredStatus(LoadStatus):
         if self._restoration.is_asked:
             return
         try:
-            root, attached = self._view()
+            operation = self._view()
         except Exception:  # the program may have changed its objects in any way
             return
-        unasked.warn_of_missing(self._restoration, root, attached)
+        unasked.warn_of_missing(self._restoration, operation)
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         restoration = getattr(self, "_restoration", None)
@@ -291,7 +292,7 @@ class CheckpointLoadStatus(_RestoredStatus):
     def _require(self, problem: str, *outcomes: Outcome) -> Self:
         self._restoration.is_asked = True
         self._refuse_unmet()
-        if any(_fails(entry, outcomes) for entry in self._restoration.unmatched(*self._view())):
+        if any(_fails(entry, outcomes) for entry in self._restoration.unmatched(self._view())):
             report = self.report()
             if offending := [entry for entry in report if _fails(entry, outcomes)]:
                 raise unmatched(problem, offending, report, self.hint)

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
 from milepost.engine.arguments import wrong
-from milepost.engine.unused_names import UnusedNames
+from milepost.engine.unused_names import UnusedNames, warn_of_unused_name
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.keys import ATTRIBUTES
 
@@ -66,6 +66,7 @@ class Translation:
         only: Live names. All values with other names are ignored.
         cast: Whether numbers are converted to the element types of the live objects. A bool is for all values; live names are for
             these values.
+        tell: Called with what is said of each of these names that has named nothing. By default it warns.
 
     Attributes:
         unused: Records which of these names have named something. A warning tells of those that have not.
@@ -78,7 +79,8 @@ class Translation:
     ignore: Names = ()
     only: Names | None = None
     cast: bool | Names = False
-    unused: UnusedNames = field(default_factory=UnusedNames, init=False, repr=False, compare=False)
+    tell: Callable[[str], object] = field(default=warn_of_unused_name, repr=False, compare=False)
+    unused: UnusedNames = field(init=False, repr=False, compare=False)
     _prefixes: Sequence[_Prefix] = field(init=False, repr=False)
     _ignored: re.Pattern[str] | None = field(init=False, repr=False)
     _wanted: re.Pattern[str] | None = field(init=False, repr=False)
@@ -86,6 +88,7 @@ class Translation:
 
     def __post_init__(self) -> None:
         own = object.__setattr__
+        own(self, "unused", UnusedNames(self.tell))
         own(self, "_ignored", self._pattern("ignore", self.ignore) if self.ignore else None)
         own(self, "_wanted", None if self.only is None else self._pattern("only", self.only))
         own(self, "_cast", None if isinstance(self.cast, bool) else self._pattern("cast", self.cast))

@@ -20,6 +20,7 @@ from milepost.bundle import BundleReader
 from milepost.engine.report import Entry
 from milepost.errors import Place, UnrestoredWarning, warn
 from milepost.graph.description import counted
+from milepost.graph.operation import Operation
 
 _MOST_LISTED: Final = 10
 
@@ -34,7 +35,7 @@ class Inquired(Protocol):
 
     def concerns(self, root: Any) -> bool: ...
     def matched_nothing(self) -> bool: ...
-    def missing(self, root: Any, attached: Sequence[tuple[str, Any]]) -> list[Entry]: ...
+    def missing(self, operation: Operation) -> list[Entry]: ...
     def warn_of_unused(self) -> None: ...
 
 
@@ -50,27 +51,26 @@ statuses: Final[weakref.WeakSet[Asking]] = weakref.WeakSet()
 """The statuses that warn at the end of the process."""
 
 
-def warn_before_save(root: Any, attached: Sequence[tuple[str, Any]]) -> None:
+def warn_before_save(operation: Operation) -> None:
     """Warns of live values that restores of this root did not restore, unless the program has asked their statuses."""
     for restore in list(restores):
-        if restore.concerns(root):
-            warn_of_missing(restore, root, attached)
+        if restore.concerns(operation.root):
+            warn_of_missing(restore, operation)
 
 
-def warn_of_missing(restore: Inquired, root: Any, attached: Sequence[tuple[str, Any]]) -> None:
+def warn_of_missing(restore: Inquired, operation: Operation) -> None:
     """Warns of live values that a restore did not restore, unless the program has asked its status.
 
     Args:
         restore: The restore.
-        root: The live root.
-        attached: More edges of the root.
+        operation: The operation. Its root is that of the restore.
     """
     nothing = restore.matched_nothing()
     if restore.is_asked or not (restore.may_lack or nothing):
         return
     missing: list[Entry] = []
     with suppress(Exception):  # an error of the live objects is raised where the program uses them
-        missing = restore.missing(root, attached)
+        missing = restore.missing(operation)
     if not missing:
         return
     restore.is_asked = True

@@ -7,9 +7,7 @@ nothing, and a function as ``rename`` that leaves out every saved value. The oth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
@@ -20,7 +18,6 @@ _MOST_COMPARED: Final = 5000
 """The largest number of names to compare with one that names nothing. More would take seconds."""
 _MOST_LISTED: Final = 3
 _FUNCTION: Final = "(a function)"
-_COLLECTED: Final[ContextVar[list[str] | None]] = ContextVar("_COLLECTED", default=None)
 
 
 class _Unused(NamedTuple):
@@ -51,11 +48,15 @@ class UnusedNames:
     An entry of ``rename`` is about saved names. Those of ``ignore``, ``only`` and ``cast`` are about live names: the names that saved values
     get, and the paths of live objects.
 
+    Args:
+        tell: Called with what is said of each entry that has named nothing.
+
     Attributes:
         unmet: Why the restore leaves out what the program asked for. It is complete after `warn`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell = tell
         self.unmet: list[Unmet] = []
         self._function_leaves_out = False
         """Whether a function was given as ``rename`` and has not returned a name yet."""
@@ -101,7 +102,7 @@ class UnusedNames:
     def warn(
         self, reader: BundleReader, new_name: Callable[[str], str | None], live: Callable[[], Iterable[str]] | None
     ) -> None:
-        """Warns of each entry that has named nothing, once.
+        """Tells of each entry that has named nothing, once.
 
         Args:
             reader: The open file. All its values have met the entries of ``rename``, ``ignore`` and ``only``.
@@ -118,12 +119,12 @@ class UnusedNames:
             for path in paths:
                 self.met_live(path)
         for unused in (*self._beginnings, *sorted(self._replacing)):
-            _tell(f"{reader.prefix}: {_of_saved(unused, saved)}")
+            self._tell(f"{reader.prefix}: {_of_saved(unused, saved)}")
         for unused in self._live:
             told = _of_live(unused, paths, is_restore=live is not None)
             if unused.argument == "only":
                 self.unmet.append(told)
-            _tell(f"{reader.prefix}: {told}")
+            self._tell(f"{reader.prefix}: {told}")
         left_out = []
         if self._function_leaves_out and saved:
             left_out.append(_ALL_LEFT_OUT)
@@ -131,30 +132,16 @@ class UnusedNames:
             left_out.append(_ONLY_IS_EMPTY)
         for told in left_out:
             self.unmet.append(told)
-            _tell(f"{reader.prefix}: {told}")
+            self._tell(f"{reader.prefix}: {told}")
         self._function_leaves_out = self._only_is_empty = False
         self._beginnings.clear()
         self._replacing.clear()
         self._live.clear()
 
 
-@contextmanager
-def unused_names_collected() -> Iterator[list[str]]:
-    """Collects what is said of entries that name nothing. Nothing is warned of meanwhile."""
-    found: list[str] = []
-    token = _COLLECTED.set(found)
-    try:
-        yield found
-    finally:
-        _COLLECTED.reset(token)
-
-
-def _tell(message: str) -> None:
-    collected = _COLLECTED.get()
-    if collected is None:
-        warn(message, UnrestoredWarning)
-    else:
-        collected.append(message)
+def warn_of_unused_name(message: str) -> None:
+    """Warns of an entry that has named nothing."""
+    warn(message, UnrestoredWarning)
 
 
 def _drop_fitting(entries: dict[Any, re.Pattern[str]], name: str) -> None:

@@ -7,7 +7,6 @@ subject in each file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any, ClassVar, Final
 
 from milepost.errors import MilepostError, UnsupportedError
@@ -94,7 +93,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     - the first four lines of a save
     - each object of which not all values were restored: ``values``
 
-    At other times: ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot``
+    At other times: ``during`` for each type, when a save, restore, report or assertion first meets an object of it; ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot``
     instead of ``make_slot``, if one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and
     ``new_array`` wherever milepost looks for arrays in lists and dicts; ``of_first_process`` for each object before its
     values, in a save of several processes; ``converted`` for each object that was restored, before an optimizer that
@@ -135,9 +134,6 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 
 
 _METHODS: Final = [name for name in dir(Adapter) if not name.startswith("_") and callable(getattr(Adapter, name))]
-
-saving_legacy_slots: Final[ContextVar[bool]] = ContextVar("saving_legacy_slots", default=False)
-"""Set during a save for the oldest optimizers of Keras, which know only slot variables and hyperparameters."""
 
 _adapters: list[Adapter] = []
 _by_type: dict[type, Adapter | None] = {}

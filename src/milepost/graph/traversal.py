@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from milepost.collector import collection_paused
 from milepost.errors import MilepostError, UnsupportedError, UntrackableError
 from milepost.graph import attach
-from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
+from milepost.graph.adapter import Adapter
 from milepost.graph.completeness import (
     SETTINGS,
     Untaken,
@@ -26,19 +26,26 @@ from milepost.graph.keys import child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, SlotReference, new_edge
 from milepost.graph.omissions import Omitted
+from milepost.graph.operation import Operation
 from milepost.graph.plain.places import holds_state, kind_of_plain_place
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import cannot_be_read
-from milepost.graph.trees.places import Place, Tree, TreeNode, place_of_tree, placed, places_held
+from milepost.graph.trees.places import (
+    InPlace,
+    Place,
+    Tree,
+    TreeNode,
+    kind_of_place,
+    place_of_tree,
+    placed,
+    places_held,
+)
 from milepost.graph.trees.structure import CONTAINERS
 
 _NO_EDGES: Final[list[Edge]] = []
 _TREES: Final = (TreeNode, Tree)
 _OF_HOLDERS: Final = frozenset({"children", "skipped_by_tensorflow"})
 """Methods of adapters for holders. An adapter of leaves without children overrides none of them."""
-
-KnownTypes = dict[type, Adapter]
-"""The adapters of types that were met before, and whose objects are never in the graph as places."""
 
 
 class _Unfollowed(NamedTuple):
@@ -50,13 +57,13 @@ class _Unfollowed(NamedTuple):
     adapter: Adapter
 
 
-def live_children(adapter: Adapter, obj: Any, known: KnownTypes | None = None) -> Iterator[tuple[str, Any]]:
+def live_children(operation: Operation, adapter: Adapter, obj: Any) -> Iterator[tuple[str, Any]]:
     """The trackable children of one object.
 
     Args:
-        adapter: The adapter of the object.
+        operation: The operation, which knows the values of places among them then.
+        adapter: The adapter of the object in this operation.
         obj: The object.
-        known: Types that were met before, if children of many objects are asked for.
 
     Raises:
         UntrackableError: The object raises an error when its children are read.
@@ -65,7 +72,7 @@ def live_children(adapter: Adapter, obj: Any, known: KnownTypes | None = None) -
     nodes: list[Any] = []
     try:
         children = adapter.children(obj) if "children" in adapter.overrides else ()
-        for name, node, its_adapter in _taken(obj, children, holds_state(obj), {} if known is None else known):
+        for name, node, its_adapter in _taken(operation, obj, children, holds_state(obj)):
             if its_adapter is not None:
                 names.append(name)
                 nodes.append(node)
@@ -77,19 +84,20 @@ def live_children(adapter: Adapter, obj: Any, known: KnownTypes | None = None) -
 
 
 def _taken(
-    obj: Any, children: Iterable[tuple[str, Any]], is_state: bool, known: KnownTypes
+    operation: Operation, obj: Any, children: Iterable[tuple[str, Any]], is_state: bool
 ) -> Iterator[tuple[str, Any, Adapter | None]]:
     """The nodes in the graph for the children of an object. Each is the child itself or a place.
 
     Args:
+        operation: The operation.
         obj: The object that holds the children.
         children: The children, each after the name of its edge.
         is_state: Whether plain values that the object holds are state.
-        known: Types that were met before.
 
     Yields:
         The name, the node and its adapter. The child itself and None if nothing saves it.
     """
+    known, held = operation.adapters, operation.held
     places: dict[str, Place] | None = None
     for name, child in children:
         kind = type(child)
@@ -102,49 +110,48 @@ def _taken(
         if is_state and not (child is None and attach.deferral.expects(obj, name)):
             kind_of_place = kind_of_plain_place(child)
         if kind_of_place is None:
-            yield name, *_taken_otherwise(obj, name, child, known)
+            yield name, *_taken_otherwise(operation, obj, name, child)
             continue
         if places is None:
             places = places_held(obj)
-        place = place_of_tree(obj, name, child, kind_of_place, attached=True, places=places)
-        its_adapter = known.get(kind_of_place)
-        if its_adapter is None:
-            its_adapter = adapter_of_type(kind_of_place)
-            if its_adapter is not None:
-                known[kind_of_place] = its_adapter
-        yield name, place, its_adapter
+        place = place_of_tree(held, obj, name, child, kind_of_place, places)
+        yield name, place, known.get(kind_of_place) or operation.adapter_of_type(kind_of_place)
 
 
-def _taken_otherwise(obj: Any, name: str, child: Any, known: KnownTypes) -> tuple[Any, Adapter | None]:
+def _taken_otherwise(operation: Operation, obj: Any, name: str, child: Any) -> tuple[Any, Adapter | None]:
     """The same for a child that is no plain value, of a type that is not known."""
     kind = type(child)
-    adapter = adapter_of_type(kind)
+    if kind is InPlace:
+        child = child.value
+        kind_of_child = kind_of_place(child)
+        assert kind_of_child is not None, "only what has a place is in one"
+        return place_of_tree(operation.held, obj, name, child, kind_of_child), operation.adapter_of_type(kind_of_child)
+    adapter = operation.adapter_of_type(kind)
     if adapter is None or ("tracks" in adapter.overrides and not adapter.tracks(child)):
         return child, None
     may_be_tree = adapter.functional or kind in CONTAINERS or issubclass(kind, tuple)
     if not (may_be_tree or kind in PLAIN):
-        known[kind] = adapter
+        operation.adapters[kind] = adapter
     if may_be_tree and not isinstance(obj, TreeNode):  # whose children already have places
-        place = placed(obj, name, child)
+        place = placed(operation, obj, name, child)
         if place is not child:
-            return place, adapter_of_type(type(place))
+            return place, operation.adapter_of_type(type(place))
     return child, adapter
 
 
 def reachable(root: Any) -> list[Any]:
     """All trackable objects that can be reached from ``root``, nearest first, without slot variables."""
-    return walk(root, slots=False).objects
+    return walk(Operation(root), slots=False).objects
 
 
 @collection_paused()
 def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in which calls would cost time
-    root: Any, attached: Sequence[tuple[str, Any]] = (), *, slots: bool = True, omissions: bool = False
+    operation: Operation, *, slots: bool = True, omissions: bool = False
 ) -> LiveGraph:
-    """Numbers all objects that can be reached from ``root``.
+    """Numbers all objects that can be reached from the root of an operation.
 
     Args:
-        root: The object to start from. It must be trackable.
-        attached: More edges of the root, after its own. A `Checkpoint` adds them to a root that it was given.
+        operation: The operation. It knows the values of all places then.
         slots: Whether to look for slot variables.
         omissions: Whether to look for what a checkpoint would leave out.
 
@@ -155,7 +162,8 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     """
     import_adapters()  # looking up a known type would not import them
     graph = LiveGraph()
-    adapter = adapter_of(root)
+    root, attached = operation.root, operation.attached
+    adapter = operation.adapter_of(root)
     if adapter is None:
         raise UntrackableError(
             "this object cannot be the root of a checkpoint",
@@ -171,7 +179,6 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     holders = [0]
     unfollowed: list[_Unfollowed] = []
     untaken: list[Untaken] = []
-    known: KnownTypes = {}
     first_skipped = visited = 0
     while visited < len(holders) or unfollowed:  # both lists grow during the loop
         new = len(objects)
@@ -201,7 +208,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
             if number == 0 and attached:
                 of_attached = {name for name, _ in attached}
                 children = [*(pair for pair in children if pair[0] not in of_attached), *attached]
-            for name, child, found in _taken(obj, children, is_state, known):
+            for name, child, found in _taken(operation, obj, children, is_state):
                 if found is None:
                     if omissions and type(child) not in SETTINGS:
                         where = child_path(paths[number], name, is_root=number == 0)
@@ -246,7 +253,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
         if slots and "has_slots" in adapter.overrides and adapter.has_slots(objects[number])
     ]
     if owners:
-        _walk_slots(graph, owners, ids, omissions=omissions)
+        _walk_slots(operation, graph, owners, ids, omissions=omissions)
     if omissions:
         graph.omissions += (omitted for each in untaken for omitted in omission_of(each, ids))
         if any("account" in adapter.overrides for adapter in set(adapters)):
@@ -254,12 +261,14 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     return graph
 
 
-def _walk_slots(graph: LiveGraph, owners: Sequence[int], ids: dict[int, int], *, omissions: bool) -> None:
+def _walk_slots(
+    operation: Operation, graph: LiveGraph, owners: Sequence[int], ids: dict[int, int], *, omissions: bool
+) -> None:
     objects, adapters, paths = graph.objects, graph.adapters, graph.paths
     candidates = [number for number, adapter in enumerate(adapters) if adapter.leaf]
     for owner in owners:
         try:
-            _walk_slots_of(graph, owner, candidates, ids, omissions=omissions)
+            _walk_slots_of(operation, graph, owner, candidates, ids, omissions=omissions)
         except MilepostError:
             raise
         except Exception as error:
@@ -267,7 +276,13 @@ def _walk_slots(graph: LiveGraph, owners: Sequence[int], ids: dict[int, int], *,
 
 
 def _walk_slots_of(
-    graph: LiveGraph, owner: int, candidates: Sequence[int], ids: dict[int, int], *, omissions: bool
+    operation: Operation,
+    graph: LiveGraph,
+    owner: int,
+    candidates: Sequence[int],
+    ids: dict[int, int],
+    *,
+    omissions: bool,
 ) -> None:
     objects, adapters, paths = graph.objects, graph.adapters, graph.paths
     adapter, optimizer = adapters[owner], objects[owner]
@@ -278,7 +293,7 @@ def _walk_slots_of(
             if slot is None:
                 continue
             path = slot_path(paths[variable], paths[owner], name)
-            slot_adapter = adapter_of(slot)
+            slot_adapter = operation.adapter_of(slot)
             if slot_adapter is None:
                 raise UntrackableError(
                     "a slot variable is not trackable",
@@ -291,7 +306,7 @@ def _walk_slots_of(
             if known is not None and adapter.slots_are_children:
                 references.append(SlotReference(variable, name, known))
                 continue
-            has_children = "children" in slot_adapter.overrides and any(live_children(slot_adapter, slot))
+            has_children = "children" in slot_adapter.overrides and any(live_children(operation, slot_adapter, slot))
             if known is not None or has_children:
                 raise UnsupportedError(
                     "a slot variable is also reachable as an ordinary child, or has children",

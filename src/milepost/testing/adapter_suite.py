@@ -25,6 +25,7 @@ import pytest
 from milepost import Checkpoint, CheckpointOptions, CheckpointReader, LoadStatus, TrackableView, Variable
 from milepost.adapters import adapter_of
 from milepost.errors import MismatchError, RefusedError, UnmatchedError, UntrackableError
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 from milepost.storage import MemoryStorage
 from milepost.testing.disturbances import Fuse, GatedStorage
@@ -81,7 +82,7 @@ class AdapterSuite:
 
     def test_every_value_can_be_restored(self, specimen: Specimen) -> None:
         """Each value has a destination, or its adapter overrides `assign`, so that a restore can give it to the object."""
-        live = walk(Checkpoint(**specimen.make(1)))
+        live = walk(Operation(Checkpoint(**specimen.make(1))))
         lost = [
             f"{type(live.adapters[number]).__name__} of {live.paths[number]}: {value.name}"
             for number, values in live.values()

@@ -22,6 +22,7 @@ from milepost.graph.description import counted, of_file
 from milepost.graph.description import kind_of as class_of
 from milepost.graph.keys import unescape
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.operation import Operation
 from milepost.manager import CheckpointManager
 from milepost.storage import Storage
 from milepost.storage.checked import checked
@@ -199,8 +200,8 @@ def _check_number(name: str, number: Any, least: int) -> None:
 
 def _of_live(source: Any, root: str, depth: int | None, limit: int | None) -> Drawing:
     live = source.checkpoint if isinstance(source, CheckpointManager) else source
-    view = view_of(live) if isinstance(live, Checkpoint) else (TrackableView(live).root, ())
-    state = read_state(*view, CheckpointOptions())
+    operation = view_of(live) if isinstance(live, Checkpoint) else Operation(TrackableView(live).root)
+    state = read_state(operation, CheckpointOptions())
     picture = picture_of(
         state.graph,
         {write.key: str(TensorSpec(write.dtype, write.shape)) for write in state.writes},

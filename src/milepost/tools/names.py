@@ -15,7 +15,7 @@ paths in them (``net/a.Sb``), and as the program has them (``net/a/b``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from milepost.bundle import BundleReader
@@ -90,6 +90,7 @@ def translation_of(
     ignore: Sequence[str] = (),
     only: Sequence[str] | None = None,
     *,
+    tell: Callable[[str], object],
     cast: bool = False,
     escaped: bool,
 ) -> Translation:
@@ -100,6 +101,7 @@ def translation_of(
         rename: Pairs of ``--rename``.
         ignore: As for `Translation`.
         only: As for `Translation`.
+        tell: As for `Translation`.
         cast: As for `Translation`.
         escaped: Whether saved names are paths as in keys, as in a restore, or names as the program has them, as in a conversion.
     """
@@ -113,6 +115,7 @@ def translation_of(
         [*map(meant, ignore)],
         None if only is None else [*map(meant, only)],
         cast,
+        tell,
     )
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 import milepost
+from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 from tests.adapters.flax.models import Net, Stack, keys, trainer
 
@@ -39,7 +40,7 @@ def test_keys_are_paths_of_attributes(path):
 
 
 def test_children_come_in_the_order_of_their_declaration():
-    assert [edge.name for edge in walk(Net(nnx.Rngs(0))).edges[0]] == ["l1", "norm", "dropout", "l2"]
+    assert [edge.name for edge in walk(Operation(Net(nnx.Rngs(0)))).edges[0]] == ["l1", "norm", "dropout", "l2"]
 
 
 def test_layers_in_a_list_are_named_by_position(path):

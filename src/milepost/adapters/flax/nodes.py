@@ -18,7 +18,7 @@ from milepost.graph.adapter import Adapter
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.omissions import Accounted
 from milepost.graph.text import TEXTS
-from milepost.graph.trees.places import kind_of_place, place_of_tree
+from milepost.graph.trees.places import InPlace, kind_of_place
 from milepost.graph.trees.structure import name_of_key
 
 _BOOKKEEPING: Final = "_pytree__"
@@ -33,7 +33,7 @@ class NodeAdapter(Adapter):
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         is_data = obj._pytree__nodes if obj._pytree__is_pytree else {}
         pairs = [
-            (name, _place(obj, name, child) if _needs_place(child, is_data=is_data.get(name, False)) else child)
+            (name, _place(child) if _needs_place(child, is_data=is_data.get(name, False)) else child)
             for name, child in vars(obj).items()
             if not name.startswith(_BOOKKEEPING)
         ]
@@ -96,10 +96,10 @@ def _has_names(mapping: dict[Any, Any]) -> bool:
     )
 
 
-def _place(obj: Any, name: str, child: Any) -> Any:
+def _place(child: Any) -> Any:
     """The place of a number, or of a dict whose keys are not text.
 
     Such a dict may hold variables, which NNX sees and JAX does not.
     """
     kind = kind_of_place(child)
-    return child if kind is None else place_of_tree(obj, name, child, kind, attached=True)
+    return child if kind is None else InPlace(child)

@@ -18,7 +18,8 @@ from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
-from milepost.graph.trees.places import CheckedLeaf, Leaf, kind_of_place
+from milepost.graph.trees.adapters import leaf_successor, leaf_values
+from milepost.graph.trees.places import CheckedLeaf, Leaf, Place, kind_of_place
 from milepost.tensor import PiecewiseArray, ShardedArray
 
 VARIABLES: Final = (nnx.Variable, nnx.variablelib.HijaxVariable)
@@ -39,10 +40,10 @@ class VariableAdapter(Adapter):
 
     def omission(self, obj: Any) -> Omission | None:
         held = obj.get_raw_value()
-        if _is_ref(held) or _has_place(held):
+        if _is_ref(held) or _kind(held) is not None:
             return None
         for _, leaf in _leaves(held):
-            if not _is_ref(leaf) and _place(leaf) is None:
+            if not _is_ref(leaf) and _kind(leaf) is None:
                 return Omission(f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}", _STORABLE)
         return None
 
@@ -75,42 +76,26 @@ class VariableAdapter(Adapter):
         if _is_ref(held):
             _adapter_of_refs().assign(held, arrays)
             return obj
-        place = _place(held)
-        if place is not None:
+        kind = _kind(held)
+        if kind is not None:
             # `values` has checked that the variable can be set now.
-            obj.set_raw_value(_adapter(place).assign(place, arrays), _unsafe_bypass_check=True)
+            obj.set_raw_value(leaf_successor(kind, held, arrays), _unsafe_bypass_check=True)
             return obj
         leaves = []
         for path, leaf in _leaves(held):
-            place = _place(leaf)
+            kind = _kind(leaf)
             given = {
                 value.name: arrays[name] for value in _values(leaf) if (name := _local_name(path, value.name)) in arrays
             }
-            leaves.append(_adapter(place).assign(place, given) if given else leaf)
+            leaves.append(leaf if kind is None or not given else leaf_successor(kind, leaf, given))
         obj.set_raw_value(jax.tree_util.tree_structure(held).unflatten(leaves))
         return obj
 
 
-def _has_place(held: Any) -> bool:
-    """Whether a held value is not a container, but a value that may be in one."""
+def _kind(held: Any) -> type[Place] | None:
+    """The kind of place of a held value, as in trees, so that numbers and keys follow the same rules; None for a container."""
     kind = kind_of_place(held)
-    return kind is Leaf or kind is CheckedLeaf
-
-
-def _place(held: Any) -> Any:
-    """The place of a held value, as in trees, so that numbers and keys follow the same rules; None for a container."""
-    kind = kind_of_place(held)
-    if kind is not Leaf and kind is not CheckedLeaf:
-        return None
-    place = kind(None, "")
-    place.value = held
-    return place
-
-
-def _adapter(place: Any) -> Adapter:
-    adapter = adapter_of_type(type(place))
-    assert adapter is not None, "places have adapters"
-    return adapter
+    return kind if kind is Leaf or kind is CheckedLeaf else None
 
 
 def _adapter_of_refs() -> Adapter:
@@ -122,9 +107,9 @@ def _adapter_of_refs() -> Adapter:
 def _values(held: Any) -> Sequence[Value]:
     if _is_ref(held):
         return _adapter_of_refs().values(held)
-    place = _place(held)
-    if place is not None:
-        return _adapter(place).values(place)
+    kind = _kind(held)
+    if kind is not None:
+        return leaf_values(kind, held)
     values = []
     for path, leaf in _leaves(held):
         for value in _values(leaf):

@@ -12,6 +12,7 @@ The edges that are written decide which versions of Keras can read them:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,7 +30,8 @@ from milepost.adapters.keras_optimizers import (
     warn_of_another_class,
 )
 from milepost.deferred.table import deferred_on
-from milepost.graph.adapter import register, saving_legacy_slots
+from milepost.graph.adapter import Adapter, register
+from milepost.graph.operation import Operation
 from milepost.tensor import TensorSpec
 
 _UNTRACKED_LISTS: Final = frozenset({"_model_variables_moving_average", "_accumulated_gradients"})
@@ -39,14 +41,23 @@ class OptimizerAdapter(AccountedAdapter):
     """Every optimizer of Keras 3, and those that users derive from them."""
 
     slots_are_children = True
+    _is_legacy = False
+    """Whether a save is for the oldest optimizers of Keras."""
 
     def handles(self, kind: type) -> bool:
         return issubclass(kind, BaseOptimizer)
 
+    def during(self, operation: Operation) -> Adapter:
+        if not operation.legacy_keras_optimizers:
+            return self
+        own = copy.copy(self)
+        own._is_legacy = True
+        return own
+
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         found = [(name, value) for name, value in attributes(obj) if not name.startswith("_trainable_variables")]
         yield from found
-        if saving_legacy_slots.get():
+        if self._is_legacy:
             yield from _legacy_children(obj)
         hidden = _only_in_flat_list(obj, found)
         if hidden:
@@ -71,7 +82,7 @@ class OptimizerAdapter(AccountedAdapter):
         return True
 
     def slot_names(self, obj: Any) -> Sequence[str]:
-        return list(slot_lists(obj)) if saving_legacy_slots.get() else ()
+        return list(slot_lists(obj)) if self._is_legacy else ()
 
     def slot(self, obj: Any, variable: Any, name: str) -> Any:
         slots = getattr(obj, slot_lists(obj).get(name, name), None)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.graph.contract.values import Array, Value
+
+if TYPE_CHECKING:
+    from milepost.graph.adapter import Adapter
+    from milepost.graph.operation import Operation
 
 
 class Contents(abc.ABC):
@@ -29,6 +33,15 @@ class Contents(abc.ABC):
     @abc.abstractmethod
     def handles(self, kind: type) -> bool:
         """Whether this adapter handles objects of exactly this type. The answer is remembered."""
+
+    def during(self, operation: Operation) -> Adapter:
+        """The adapter to use instead of this one during one operation. It may hold what belongs to the operation, such as an
+        option of a save.
+
+        Args:
+            operation: The save, restore, report, assertion or drawing. Threads may run several at the same time.
+        """
+        return self  # type: ignore[return-value]  # only adapters derive from this class
 
     def tracks(self, obj: Any) -> bool:
         """Whether this object is saved. Some types, such as tuples, have objects that are not."""

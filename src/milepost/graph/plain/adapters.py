@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
-from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.adapter import Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PlainLeaf, PlainNode
-from milepost.graph.plain.values import from_saved, plain_value
-from milepost.graph.trees.adapters import NodeAdapter
+from milepost.graph.plain.values import TYPE_NAMES, from_saved, plain_value
+from milepost.graph.trees.adapters import NodeAdapter, PlaceAdapter
+from milepost.graph.trees.places import Place
 
 
-class PlainLeafAdapter(Adapter):
+class PlainLeafAdapter(PlaceAdapter):
     """The place of a plain value."""
 
     leaf = True
+    _saved_as: dict[Place, str]
+
+    def during(self, operation: Operation) -> Self:
+        own = super().during(operation)
+        own._saved_as = operation.saved_as
+        return own
 
     def handles(self, kind: type) -> bool:
         return kind is PlainLeaf
@@ -24,10 +32,11 @@ class PlainLeafAdapter(Adapter):
         return False
 
     def values(self, obj: PlainLeaf) -> Sequence[Value]:
-        return (plain_value(obj.value),)
+        return (plain_value(self._held[obj]),)
 
     def assign(self, obj: PlainLeaf, arrays: Mapping[str, Array]) -> Any:
-        return from_saved(arrays[VARIABLE_VALUE], obj.saved_as, obj.value)
+        live = self._held[obj]
+        return from_saved(arrays[VARIABLE_VALUE], self._saved_as.get(obj, TYPE_NAMES[type(live)]), live)
 
 
 class PlainNodeAdapter(NodeAdapter):

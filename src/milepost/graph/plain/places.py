@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of
+from milepost.graph.operation import Operation
 from milepost.graph.plain.values import PLAIN, TYPE_NAMES
 from milepost.graph.trees.places import Place, TreeNode, place_of_tree
 from milepost.graph.trees.structure import is_functional, is_tuple
@@ -28,15 +29,9 @@ class StateHolder:
 
 
 class PlainLeaf(Place):
-    """The place of a plain value.
+    """The place of a plain value."""
 
-    Attributes:
-        saved_as: The name of the type of the saved value that it will take. Empty if that is not a plain value.
-    """
-
-    __slots__ = ("saved_as",)
-
-    saved_as: str
+    __slots__ = ()
 
 
 class PlainNode(TreeNode, StateHolder):
@@ -72,17 +67,17 @@ def holds_state(obj: Any) -> bool:
     return issubclass(type(obj), StateHolder) and obj._is_state
 
 
-def plain_place(holder: Any, name: str, child: Any, *, attached: bool = True) -> Place | None:
+def plain_place(operation: Operation, holder: Any, name: str, child: Any) -> Place | None:
     """The place of a child that is a plain value or a tuple with plain values. None for any other child.
 
     Args:
+        operation: The operation, which knows the value of the place then.
         holder: The object that holds the child, or will hold it. `holds_state` is true for it.
         name: The name of the edge.
         child: The child.
-        attached: Whether the object already holds the child.
     """
     kind = kind_of_plain_place(child)
-    return None if kind is None else place_of_tree(holder, name, child, kind, attached=attached)
+    return None if kind is None else place_of_tree(operation.held, holder, name, child, kind)
 
 
 def kind_of_plain_place(value: Any, *, in_tuple: bool = False) -> type[Place] | None:

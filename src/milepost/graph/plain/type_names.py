@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of_type
@@ -11,7 +11,7 @@ from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapp
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.plain.places import PlainLeaf, PlainNode, holds_state
 from milepost.graph.plain.values import TYPE_NAMES
-from milepost.graph.trees.places import CheckedLeaf, Leaf, TreeNode
+from milepost.graph.trees.places import CheckedLeaf, Leaf, Place, TreeNode
 from milepost.graph.trees.structure import is_tuple, members, named_tuple_name
 
 CHECKPOINT: Final = "Checkpoint"
@@ -28,11 +28,12 @@ _ONE_EDGE_EACH: Final = frozenset({list, dict, tuple, ListWrapper})
 """Types of containers in which each member has one edge of its own."""
 
 
-def type_names(live: LiveGraph) -> list[str]:
+def type_names(live: LiveGraph, held: Mapping[Place, Any]) -> list[str]:
     """The name of the type of each node, as the object graph holds it. It is empty for most nodes.
 
     Args:
         live: The live objects.
+        held: The values of places among them.
     """
     names = [""] * len(live.objects)
     holders: list[int] = []
@@ -42,7 +43,7 @@ def type_names(live: LiveGraph) -> list[str]:
         kind = type(obj)
         if adapter.leaf:
             if kind in _LEAVES:
-                names[number] = TYPE_NAMES.get(type(obj.value), "")
+                names[number] = TYPE_NAMES.get(type(held[obj]), "")
             continue
         any_container = any_container or issubclass(kind, (list, dict, tuple, TreeNode))
         if holds_state(obj):
@@ -51,47 +52,55 @@ def type_names(live: LiveGraph) -> list[str]:
                 names[number] = CHECKPOINT
         elif kind is ListWrapper:
             lists.append(number)
-    containers = _containers_below(live, [*holders, *lists]) if any_container else {}
-    arrays = _array_types(live, {*holders, *containers})
+    containers = _containers_below(live, held, [*holders, *lists]) if any_container else {}
+    arrays = _array_types(live, held, {*holders, *containers})
     others = _holding_others(live, names, arrays, containers)
     for number in others:
         del containers[number]
     if others:
-        held = {node for holder in {*holders, *containers} for _, node in live.edges[holder]}
-        arrays = {number: name for number, name in arrays.items() if number in held}
+        members_left = {node for holder in {*holders, *containers} for _, node in live.edges[holder]}
+        arrays = {number: name for number, name in arrays.items() if number in members_left}
     for number, name in itertools.chain(containers.items(), arrays.items()):
         names[number] = name
     return names
 
 
-def _containers_below(live: LiveGraph, holders: Sequence[int]) -> dict[int, str]:
+def _containers_below(live: LiveGraph, held: Mapping[Place, Any], holders: Sequence[int]) -> dict[int, str]:
     """Lists, dicts and tuples that are reached from these objects only through each other, with the names of their types."""
     found: dict[int, str] = {}
     seen = set(holders)
     reached = list(holders)
     for number in reached:
-        name = _container_type(live.objects[number])
-        if name and len({edge_name for edge_name, _ in live.edges[number]}) == _edges_of(live.objects[number]):
+        container = _container(live.objects[number], held)
+        name = _container_type(container)
+        if name and len({edge_name for edge_name, _ in live.edges[number]}) == _edges_of(container):
             found[number] = name
         for _, node in live.edges[number]:
-            if not live.adapters[node].leaf and node not in seen and _container_type(live.objects[node]):
+            if (
+                not live.adapters[node].leaf
+                and node not in seen
+                and _container_type(_container(live.objects[node], held))
+            ):
                 seen.add(node)
                 reached.append(node)
     return found
 
 
-def _container_type(obj: Any) -> str:
-    if type(obj) in _WRAPPERS:
-        return "" if "_untracked" in vars(obj) else _WRAPPERS[type(obj)]
-    kind = type(obj.value if isinstance(obj, TreeNode) else obj)
+def _container(obj: Any, held: Mapping[Place, Any]) -> Any:
+    return held[obj] if isinstance(obj, TreeNode) else obj
+
+
+def _container_type(container: Any) -> str:
+    kind = type(container)
+    if kind in _WRAPPERS:
+        return "" if "_untracked" in vars(container) else _WRAPPERS[kind]
     if hasattr(kind, "_fields") and is_tuple(kind):
         return named_tuple_name(kind)
     return _OF_TREES.get(kind, "")
 
 
-def _edges_of(obj: Any) -> int:
+def _edges_of(container: Any) -> int:
     """The number of edges that a container has if all its members are saved."""
-    container = obj.value if isinstance(obj, TreeNode) else obj
     if type(container) in _ONE_EDGE_EACH:
         return len(container)
     if type(container) in _WRAPPERS:
@@ -99,7 +108,7 @@ def _edges_of(obj: Any) -> int:
     return len({name for names, _, _ in members(container) for name in names})
 
 
-def _array_types(live: LiveGraph, holders: Iterable[int]) -> dict[int, str]:
+def _array_types(live: LiveGraph, held: Mapping[Place, Any], holders: Iterable[int]) -> dict[int, str]:
     names: dict[int, str] = {}
     objects, adapters = live.objects, live.adapters
     for holder in holders:
@@ -108,7 +117,8 @@ def _array_types(live: LiveGraph, holders: Iterable[int]) -> dict[int, str]:
             if adapter.leaf and node not in names:
                 obj = objects[node]
                 if type(obj) in _PLACES_OF_ARRAYS:
-                    obj, adapter = obj.value, adapter_of_type(type(obj.value)) or adapter
+                    obj = held[obj]
+                    adapter = adapter_of_type(type(obj)) or adapter
                 if adapter.array_type and adapter.is_new_array(obj):
                     names[node] = adapter.array_type
     return names

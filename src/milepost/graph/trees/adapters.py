@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from milepost.graph.containers import find_trackable
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, number_like, number_value, scalar_like, taken_by_scalar
 from milepost.graph.omissions import Omission
+from milepost.graph.operation import Operation
 from milepost.graph.remedies import remedy_for
 from milepost.graph.text import TEXTS, text_like, text_value
 from milepost.graph.trees.places import CheckedLeaf, Leaf, Place, Tree, TreeNode, kind_of_place, place_of_tree
@@ -20,7 +22,18 @@ from milepost.graph.trees.structure import is_functional, members, positions_bes
 from milepost.graph.variable import own
 
 
-class NodeAdapter(Adapter):
+class PlaceAdapter(Adapter):
+    """Places. An operation has its own adapters of them (`during`), which know the values of places in this operation."""
+
+    _held: dict[Place, Any]
+
+    def during(self, operation: Operation) -> Self:
+        own = copy.copy(self)
+        own._held = operation.held
+        return own
+
+
+class NodeAdapter(PlaceAdapter):
     """The place of a container. Its children are the places of the members."""
 
     def handles(self, kind: type) -> bool:
@@ -30,16 +43,16 @@ class NodeAdapter(Adapter):
         return False
 
     def children(self, obj: TreeNode) -> Iterable[tuple[str, Any]]:
-        return obj.children()
+        return obj.children(self._held)
 
     def unwanted(self, obj: TreeNode, saved: Collection[str]) -> Collection[str]:
-        return positions_beside_fields(obj.value, saved)
+        return positions_beside_fields(self._held[obj], saved)
 
     def replace(self, obj: TreeNode, changes: Mapping[str, Any]) -> TreeNode:
         return obj  # the new tree has been built already, with all changes
 
 
-class LeafAdapter(Adapter):
+class LeafAdapter(PlaceAdapter):
     """The place of an array. The adapter of the array makes its successor."""
 
     leaf = True
@@ -51,13 +64,13 @@ class LeafAdapter(Adapter):
         return False
 
     def values(self, obj: Place) -> Sequence[Value]:
-        return _values(obj.value)
+        return leaf_values(Leaf, self._held[obj])
 
     def before_assign(self, obj: Place) -> Callable[[], object]:
         return _nothing  # the place gets its new value when the tree is rebuilt
 
     def assign(self, obj: Place, arrays: Mapping[str, Array]) -> Any:
-        return _successor(obj.value, arrays)
+        return leaf_successor(Leaf, self._held[obj], arrays)
 
 
 class CheckedLeafAdapter(LeafAdapter):
@@ -70,17 +83,48 @@ class CheckedLeafAdapter(LeafAdapter):
         return True
 
     def values(self, obj: Place) -> Sequence[Value]:
-        if type(obj.value) in NUMBERS:
-            return (number_value(obj.value),)
-        if type(obj.value) in TEXTS:
-            return (text_value(obj.value),)
-        values = _values(obj.value)
-        if values[0].shape == ():
-            values[0].accepts = taken_by_scalar(values[0].dtype)
-        return values
+        return leaf_values(CheckedLeaf, self._held[obj])
 
     def assign(self, obj: Place, arrays: Mapping[str, Array]) -> Any:
-        live, array = obj.value, arrays[VARIABLE_VALUE]
+        return leaf_successor(CheckedLeaf, self._held[obj], arrays)
+
+
+def _nothing() -> None:
+    pass
+
+
+def leaf_values(kind: type[Place], live: Any) -> Sequence[Value]:
+    """The values of what a place holds.
+
+    Args:
+        kind: The kind of the place, `Leaf` or `CheckedLeaf`.
+        live: What it holds.
+    """
+    if kind is CheckedLeaf and type(live) in NUMBERS:
+        return (number_value(live),)
+    if kind is CheckedLeaf and type(live) in TEXTS:
+        return (text_value(live),)
+    adapter = adapter_of_type(type(live))
+    assert adapter is not None, "only what has an adapter has a place"
+    values = adapter.values(live)
+    if isinstance(live, np.ndarray):
+        # never read into their memory
+        values = [Value(each.name, each.dtype, each.shape, each.source) for each in values]
+    if kind is CheckedLeaf and values[0].shape == ():
+        values[0].accepts = taken_by_scalar(values[0].dtype)
+    return values
+
+
+def leaf_successor(kind: type[Place], live: Any, arrays: Mapping[str, Array]) -> Any:
+    """What a place holds after a restore.
+
+    Args:
+        kind: As for `leaf_values`.
+        live: As for `leaf_values`.
+        arrays: The saved values by their names.
+    """
+    if kind is CheckedLeaf:
+        array = arrays[VARIABLE_VALUE]
         if type(live) in NUMBERS:
             return number_like(live, array)
         if type(live) in TEXTS:
@@ -88,25 +132,6 @@ class CheckedLeafAdapter(LeafAdapter):
         if not array.shape and not array.dtype.hasobject:
             like = scalar_like(np.dtype(live.dtype), array, rounded=getattr(live, "weak_type", False))
             arrays = {**arrays, VARIABLE_VALUE: like}
-        return _successor(live, arrays)
-
-
-def _nothing() -> None:
-    pass
-
-
-def _values(live: Any) -> Sequence[Value]:
-    adapter = adapter_of_type(type(live))
-    assert adapter is not None, "only what has an adapter has a place"
-    values = adapter.values(live)
-    if isinstance(live, np.ndarray):
-        return [
-            Value(each.name, each.dtype, each.shape, each.source) for each in values
-        ]  # never read into their memory
-    return values
-
-
-def _successor(live: Any, arrays: Mapping[str, Array]) -> Any:
     adapter = adapter_of_type(type(live))
     assert adapter is not None, "only what has an adapter has a place"
     if not isinstance(live, np.ndarray):
@@ -122,36 +147,32 @@ def _successor(live: Any, arrays: Mapping[str, Array]) -> Any:
     return new
 
 
-class TreeAdapter(Adapter):
+class TreeAdapter(PlaceAdapter):
     """`Tree`: it has the children or the value of its tree."""
 
     def handles(self, kind: type) -> bool:
         return kind is Tree
 
     def children(self, obj: Tree) -> Iterable[tuple[str, Any]]:
-        place = _place_of(obj)
-        return place.children() if isinstance(place, TreeNode) else ()
+        kind = kind_of_place(obj.value)
+        if kind is not TreeNode:
+            return ()
+        place = place_of_tree(self._held, obj, "", obj.value, kind)
+        return place.children(self._held) if isinstance(place, TreeNode) else ()
 
     def values(self, obj: Tree) -> Sequence[Value]:
-        place = _place_of(obj)
-        adapter = adapter_of_type(type(place))
-        return adapter.values(place) if adapter is not None else ()
+        kind = kind_of_place(obj.value)
+        return () if kind is None or kind is TreeNode else leaf_values(kind, obj.value)
 
     def assign(self, obj: Tree, arrays: Mapping[str, Array]) -> Tree:
-        place = _place_of(obj)
-        adapter = adapter_of_type(type(place))
-        assert adapter is not None, "only a leaf has values"
-        obj.value = adapter.assign(place, arrays)
+        kind = kind_of_place(obj.value)
+        assert kind is not None, "only a leaf has values"
+        obj.value = leaf_successor(kind, obj.value, arrays)
         return obj
 
     def replace(self, obj: Tree, changes: Mapping[str, Any]) -> Tree:
         obj.value = changes.get("", obj.value)
         return obj
-
-
-def _place_of(tree: Tree) -> Place | None:
-    kind = kind_of_place(tree.value)
-    return None if kind is None else place_of_tree(tree, "", tree.value, kind, attached=True)
 
 
 class DefaultDictAdapter(Adapter):

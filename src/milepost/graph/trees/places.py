@@ -11,43 +11,43 @@ not change.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from milepost.graph.adapter import adapter_of, adapter_of_type, forgets_with_adapters
+from milepost.forks import ForkableLock
+from milepost.graph.adapter import adapter_of_type, forgets_with_adapters
 from milepost.graph.by_identity import ByIdentity
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.text import TEXTS
 from milepost.graph.trees.structure import has_no_end, is_container, is_functional, members, with_members
 
+if TYPE_CHECKING:
+    from milepost.graph.operation import Operation
+
+_Place = TypeVar("_Place", bound="Place")
 _ALWAYS_COMPARED: Final = 64
 """Containers down to this level are compared with those above them. Below it, only at levels that are powers of two."""
 
 
 class Place:
-    """A place that holds a value of a tree.
+    """A place that holds a value of a tree. The value that is there now belongs to the operation that looks at it
+    (`milepost.graph.operation.Operation.held`).
 
     Attributes:
         parent: The place of the container that holds the value. None for a whole tree, which an object holds.
         key: The key or position in the container. For a whole tree, the name of the edge from the object.
         holder: For a whole tree, a function that returns the object that holds it, or None if that no longer exists.
-        attached: For a whole tree, whether the object already holds it.
-        value: The present value. It is known only inside `places_in_use`.
         restored: The number of the newest restore that gave it a value; 0 if none did (`milepost.engine.identity`).
     """
 
-    __slots__ = ("__weakref__", "attached", "holder", "key", "parent", "restored", "value")
+    __slots__ = ("__weakref__", "holder", "key", "parent", "restored")
 
     def __init__(self, parent: TreeNode | None, key: Any, holder: Callable[[], Any] | None = None) -> None:
         self.parent = parent
         self.key = key
         self.holder = holder
-        self.attached = False
-        self.value: Any = None
         self.restored = 0
 
     @property
@@ -58,10 +58,6 @@ class Place:
             place = place.parent
         return place
 
-    def release(self) -> None:
-        """Forgets the value, so that it is not kept in memory after its holder has got another one."""
-        self.value = None
-
     def __repr__(self) -> str:
         keys = []
         place: Place | None = self
@@ -69,6 +65,19 @@ class Place:
             keys.append(str(place.key))
             place = place.parent
         return f"<place of {'/'.join(reversed(keys))}>"
+
+
+class InPlace:
+    """A child that an adapter wants to be saved as a place, although it is not part of a tree (`kind_of_place` names its kind).
+
+    Args:
+        value: The child.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 class Leaf(Place):
@@ -148,19 +157,26 @@ class TreeNode(Place):
         self._below: dict[Any, Place] = {}
         self._depth: int = parent._depth + 1 if parent is not None else 0
 
-    def children(self) -> list[tuple[str, Any]]:
-        """The places of its members. Members that are not values of the tree are returned themselves."""
-        if self._is_in_itself():
+    def children(self, held: dict[Place, Any]) -> list[tuple[str, Any]]:
+        """The places of its members. Members that are not values of the tree are returned themselves.
+
+        Args:
+            held: The values of places in this operation. It has that of this place, and gets those of the members.
+        """
+        container = held[self]
+        if self._is_in_itself(held):
             raise has_no_end()
         pairs: list[tuple[str, Any]] = []
         below, kind_below = self._below, self._kind_below
-        for names, key, child in members(self.value):
+        for names, key, child in members(container):
             kind = kind_below(child)
             if kind is not None:
                 place = below.get(key)
+                if place is None:
+                    place = below.setdefault(key, kind(self, key))  # another thread may have made it meanwhile
                 if type(place) is not kind:
-                    place = below[key] = kind(self, key)
-                place.value = child
+                    place = _exchanged(below, key, kind(self, key))
+                held[place] = child
                 child = place
             if len(names) == 1:  # as nearly always
                 pairs.append((names[0], child))
@@ -168,12 +184,12 @@ class TreeNode(Place):
                 pairs += [(name, child) for name in names]
         return pairs
 
-    def _is_in_itself(self) -> bool:
+    def _is_in_itself(self, held: Mapping[Place, Any]) -> bool:
         """Whether its container is one of those above it. In a tree that contains itself, this is true at some level."""
         if self._depth > _ALWAYS_COMPARED and self._depth & (self._depth - 1):
             return False
-        above = self.parent
-        while above is not None and above.value is not self.value:
+        container, above = held[self], self.parent
+        while above is not None and held.get(above) is not container:
             above = above.parent
         return above is not None
 
@@ -181,22 +197,16 @@ class TreeNode(Place):
         """Its own place, and those of all containers in it."""
         found: list[TreeNode] = [self]
         for node in found:
-            found += [place for place in node._below.values() if isinstance(place, TreeNode)]
+            found += [place for place in list(node._below.values()) if isinstance(place, TreeNode)]
         return found
 
-    def others(self, successors: Mapping[int, Any]) -> dict[Any, Any]:
-        """Successors of members that are not values of the tree."""
+    def others(self, container: Any, successors: Mapping[int, Any]) -> dict[Any, Any]:
+        """Successors of members of its container that are not values of the tree."""
         return {
             key: successors[id(child)]
-            for _, key, child in members(self.value)
+            for _, key, child in members(container)
             if id(child) in successors and self._kind_below(child) is None
         }
-
-    def release(self) -> None:
-        for node in self.nodes():
-            node.value = None
-            for place in node._below.values():
-                place.value = None
 
 
 class Tree:
@@ -214,76 +224,71 @@ class Tree:
 
 _roots: Final[ByIdentity[dict[str, Place]]] = ByIdentity()
 """By object, the places of the whole trees that it holds, by name."""
+_exchanging: Final = ForkableLock()
 
 
-class _InUse(threading.local):
-    def __init__(self) -> None:
-        self.depth = 0
-        self.roots: list[Place] = []
+def _exchanged(places: dict[Any, Place], key: Any, new: _Place) -> Place:
+    """The place of a value that is of another kind than before: a new one, or the one that another thread has made meanwhile."""
+    with _exchanging:
+        present = places.get(key)
+        if type(present) is not type(new):
+            present = places[key] = new
+        return present
 
 
-_in_use: Final = _InUse()
-
-
-class places_in_use(contextlib.ContextDecorator):  # noqa: N801 - it is used like a function
-    """While this block runs, places keep their values. If blocks are nested, the outermost one counts."""
-
-    def __enter__(self) -> None:
-        _in_use.depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        _in_use.depth -= 1
-        if not _in_use.depth and _in_use.roots:
-            roots, _in_use.roots = _in_use.roots, []
-            for root in roots:
-                root.release()
-
-
-def placed(holder: Any, name: str, child: Any, *, attached: bool = True) -> Any:
+def placed(operation: Operation, holder: Any, name: str, child: Any) -> Any:
     """The place of a child of an object. A child that is not a tree is returned itself.
 
     Args:
+        operation: The operation, which knows the value of the place then.
         holder: The object that holds the child, or will hold it.
         name: The name of the edge.
         child: The child.
-        attached: Whether the object already holds the child.
     """
     if isinstance(child, Place) or not is_functional(child):
         return child
     kind = kind_of_place(child)
-    return child if kind is None else place_of_tree(holder, name, child, kind, attached=attached)
+    return child if kind is None else place_of_tree(operation.held, holder, name, child, kind)
 
 
 def places_held(holder: Any) -> dict[str, Place]:
     """The places of the whole trees that an object holds, by name."""
     places = _roots.get(holder)
     if places is None:
-        places = {}
-        _roots.keep(holder, places)
+        with _exchanging:  # another thread may have made it meanwhile
+            places = _roots.get(holder)
+            if places is None:
+                places = {}
+                _roots.keep(holder, places)
     return places
 
 
 def place_of_tree(
-    holder: Any, name: str, tree: Any, kind: type[Place], *, attached: bool, places: dict[str, Place] | None = None
+    held: dict[Place, Any],
+    holder: Any,
+    name: str,
+    tree: Any,
+    kind: type[Place],
+    places: dict[str, Place] | None = None,
 ) -> Place:
     """The place of a whole tree; see `placed`.
 
     Args:
+        held: The values of places in this operation, which gets that of this place.
         holder: As for `placed`.
         name: As for `placed`.
         tree: The tree.
         kind: The kind of its place.
-        attached: As for `placed`.
         places: What `places_held` returned for the object, if many of its children are asked for.
     """
     if places is None:
         places = places_held(holder)
     place = places.get(name)
+    if place is None:
+        place = places.setdefault(name, kind(None, name, _roots.reference(holder)))
     if type(place) is not kind:
-        place = places[name] = kind(None, name, _roots.reference(holder))
-    place.value = tree
-    place.attached = attached
-    _in_use.roots.append(place)
+        place = _exchanged(places, name, kind(None, name, _roots.reference(holder)))
+    held[place] = tree
     return place
 
 
@@ -301,10 +306,11 @@ def is_final(obj: Tree | TreeNode) -> bool:
     return holder is not None and isinstance(holder(), Tree)
 
 
-def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
+def rebuild(held: dict[Place, Any], holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
     """Builds new trees. Only the values of places change.
 
     Args:
+        held: The values of places in this operation. It has the new ones then.
         holders: All objects of the restore, containers before their members.
         successors: Successors by the identity of the object that each replaces. Those of places are removed.
 
@@ -315,7 +321,7 @@ def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
     roots: dict[Place, None] = {}
 
     def change(place: Place, value: Any) -> None:
-        place.value = value
+        held[place] = value
         if place.parent is None:
             roots[place] = None
         else:
@@ -325,34 +331,34 @@ def rebuild(holders: Sequence[Any], successors: dict[int, Any]) -> list[Place]:
         if not isinstance(obj, Place):
             continue
         if isinstance(obj, TreeNode):
-            changed = {**changes.pop(obj, {}), **(obj.others(successors) if successors else {})}
+            changed = {**changes.pop(obj, {}), **(obj.others(held[obj], successors) if successors else {})}
             if changed:
-                change(obj, with_members(obj.value, changed))
+                change(obj, with_members(held[obj], changed))
         elif id(obj) in successors:
             change(obj, successors.pop(id(obj)))
     while changes:  # above the objects of the restore
         node, changed = changes.popitem()
-        change(node, with_members(node.value, changed))
+        change(node, with_members(held[node], changed))
     return list(roots)
 
 
-def put(trees: Sequence[Place]) -> None:
-    """Assigns new trees to the objects that hold them, except trees that the objects do not hold yet.
+def put(operation: Operation, trees: Sequence[Place]) -> None:
+    """Assigns new trees to the objects that hold them, except one that no object holds yet (`Operation.coming`).
 
     Each object gets all of its trees in one call.
     """
     holders: dict[int, Any] = {}
     changes: dict[int, dict[str, Any]] = {}
     for place in trees:
-        holder = place.holder() if place.attached and place.holder is not None else None
+        holder = place.holder() if place is not operation.coming and place.holder is not None else None
         if holder is None:
             continue
         identity = id(holder)
         if identity not in holders:
             holders[identity] = holder
             changes[identity] = {}
-        changes[identity][place.key] = place.value
+        changes[identity][place.key] = operation.held[place]
     for identity, holder in holders.items():
-        adapter = adapter_of(holder)
+        adapter = operation.adapter_of(holder)
         if adapter is not None:
             adapter.replace(holder, changes[identity])

@@ -19,7 +19,6 @@ from milepost.conversion.keras_names import names_by_key
 from milepost.conversion.output_file import is_written_to
 from milepost.conversion.plan import floating
 from milepost.engine.progress import reporting
-from milepost.engine.unused_names import unused_names_collected
 from milepost.errors import UnsupportedError
 from milepost.foreign import called
 from milepost.storage import LOCAL_STORAGE
@@ -132,26 +131,26 @@ def run(options: argparse.Namespace) -> int:
     if options.object is not None and options.dots:
         options.usage_error("--dots is not for --object: the names are those that Keras has")
     live = None if options.object is None else checkpoint_named(options.object)
-    with unused_names_collected() as unused:
-        try:
-            done = _done(options, form, live)
-        finally:
-            for each in unused:
-                warning(each)
+    unused: list[str] = []
+    try:
+        done = _done(options, form, live, unused)
+    finally:
+        for each in unused:
+            warning(each)
     why = "as you said" if live is None else "since they are no variables of the model"
     is_whole = not (options.rename or options.only or options.ignore)
     _say(done, why, unused, as_json=options.json, with_part=is_whole)
     return DIFFERS if done.left_out or unused else SUCCESS
 
 
-def _done(options: argparse.Namespace, form: str, live: Checkpoint | None) -> Conversion:
+def _done(options: argparse.Namespace, form: str, live: Checkpoint | None, unused: list[str]) -> Conversion:
     """Converts, with the names that the variables of a live model have, if there is one."""
     with (
         open_named(options.source, verify="files") as reader,
         reporting(is_drawn(sys.stderr), "convert", reader.prefix) as told,
     ):
         given = options.rename, options.ignore, options.only
-        translation = translation_of(reader.keys(), *given, escaped=live is not None)
+        translation = translation_of(reader.keys(), *given, tell=unused.append, escaped=live is not None)
         names = None
         if live is not None:
             names = names_by_key(resolve(options.source, LOCAL_STORAGE, "files"), live, translation)

@@ -12,7 +12,6 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import short_name
 from milepost.collector import collection_paused
-from milepost.engine.unused_names import unused_names_collected
 from milepost.foreign import ForeignReader, called
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_rename
@@ -67,8 +66,9 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     with open_named(options.a) as first, open_named(options.b) as second:
-        with unused_names_collected() as unused:
-            comparison = Comparison(first, second, translation_of(first.keys(), options.rename, escaped=True))
+        unused: list[str] = []
+        translation = translation_of(first.keys(), options.rename, tell=unused.append, escaped=True)
+        comparison = Comparison(first, second, translation)
         for each in unused:
             warning(each)
         if not options.names_only:

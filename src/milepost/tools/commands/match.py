@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from functools import partial
 from typing import Any
 
 from milepost.checkpoint.checkpoint import view_of
@@ -14,7 +15,6 @@ from milepost.engine.offers import offered
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.report import Outcome, Report
 from milepost.engine.translation import Translation
-from milepost.engine.unused_names import unused_names_collected
 from milepost.foreign import newest_of_orbax
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.arguments import (
@@ -75,16 +75,16 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     path = newest_of_orbax(LOCAL_STORAGE, resolve(options.checkpoint, LOCAL_STORAGE, "files"))
-    translation = _translation(options, path)
+    unused: list[str] = []
+    translation = _translation(options, path, unused)
     checkpoint = checkpoint_named(options.object)
     if is_of_series(path, LOCAL_STORAGE):
         _ = checkpoint.save_counter  # restore() makes it, and read() does not
-    with unused_names_collected() as unused:
-        try:
-            report = preview(path, lambda: view_of(checkpoint), resolved(CheckpointOptions()), translation)
-        finally:
-            for each in unused:
-                warning(each)
+    try:
+        report = preview(path, partial(view_of, checkpoint), resolved(CheckpointOptions()), translation)
+    finally:
+        for each in unused:
+            warning(each)
     bad = [each for each in report if each.outcome in _BAD and not each.skipped_by_tensorflow]
     argument = offered(report.entries)
     if options.json:
@@ -98,12 +98,13 @@ def run(options: argparse.Namespace) -> int:
     return DIFFERS if bad or unused else SUCCESS
 
 
-def _translation(options: argparse.Namespace, path: str) -> Translation:
+def _translation(options: argparse.Namespace, path: str, unused: list[str]) -> Translation:
     keys: list[str] = []
     if options.rename or options.ignore or options.only:
         with open_any(LOCAL_STORAGE, path) as reader:
             keys = reader.keys()
-    return translation_of(keys, options.rename, options.ignore, options.only, cast=options.cast, escaped=True)
+    given = options.rename, options.ignore, options.only
+    return translation_of(keys, *given, tell=unused.append, cast=options.cast, escaped=True)
 
 
 def _with_whole(report: Report, path: str) -> Report:

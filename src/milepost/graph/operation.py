@@ -1,0 +1,71 @@
+"""What one save, restore, report, assertion or drawing knows of the live objects while it runs.
+
+It is made when the operation begins, and passed to everything that looks at live objects. Operations share none of it. So any number
+of them may look at the same objects at the same time, in several threads or one inside another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.graph.adapter import Adapter, adapter_of_type
+
+if TYPE_CHECKING:
+    from milepost.graph.trees.places import Place
+
+
+class Operation:
+    """One operation on live objects.
+
+    Args:
+        root: The object to begin with. In a save or restore of a whole checkpoint it is node 0.
+        attached: More edges of the root, after its own. A `Checkpoint` adds them to a root that it was given.
+
+    Attributes:
+        root: As given.
+        attached: As given.
+        adapters: The adapters of types that were met, if no object of the type is in the graph as a place.
+        held: The value of each place that was met.
+        saved_as: The names of the types of the saved values that places of plain values take, if the live values have other types.
+        coming: The place of a tree that no object holds yet, because it is being restored before it is assigned.
+        legacy_keras_optimizers: Whether a save is for the oldest optimizers of Keras, which know only slot variables and
+            hyperparameters.
+
+    Example:
+        >>> import milepost
+        >>> operation = Operation(milepost.Variable(1.0))
+        >>> type(operation.adapter_of(operation.root)).__name__
+        'VariableAdapter'
+    """
+
+    __slots__ = ("adapters", "attached", "coming", "held", "legacy_keras_optimizers", "root", "saved_as")
+
+    def __init__(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
+        self.root = root
+        self.attached = attached
+        self.adapters: dict[type, Adapter] = {}
+        self.held: dict[Place, Any] = {}
+        self.saved_as: dict[Place, str] = {}
+        self.coming: Place | None = None
+        self.legacy_keras_optimizers = False
+
+    def adapter_of_type(self, kind: type) -> Adapter | None:
+        """The adapter for objects of exactly this type, as this operation uses it. None if they are not trackable.
+
+        Raises:
+            AdapterError: The adapter of an imported framework cannot be imported.
+        """
+        found = self.adapters.get(kind)
+        if found is None:
+            found = adapter_of_type(kind)
+            if found is not None and "during" in found.overrides:
+                found = self.adapters[kind] = found.during(self)
+        return found
+
+    def adapter_of(self, obj: object) -> Adapter | None:
+        """The same for an object. None if it is not trackable."""
+        adapter = self.adapter_of_type(type(obj))
+        if adapter is not None and "tracks" in adapter.overrides and not adapter.tracks(obj):
+            return None
+        return adapter

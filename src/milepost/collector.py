@@ -40,8 +40,7 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
             _inside[id(self)] = threading.get_ident()
             gc.disable()
         finally:
-            while _lock.is_owned():
-                _lock.release()
+            _lock.give_back()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,8 +51,7 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
                     gc.enable()
                 del _inside[id(self)]  # last: if Ctrl-C comes before it, the end of the object does all of this again
         finally:
-            while _lock.is_owned():
-                _lock.release()
+            _lock.give_back()
 
     def end(self) -> None:
         """Ends the pause before the block ends. A second call does nothing."""
@@ -63,8 +61,7 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
         # When the interpreter ends, the names of the module may be gone.
         if id(self) in inside:
             self.__exit__()
-        while lock.is_owned():  # an interrupt came before its release
-            lock.release()
+        lock.give_back()  # an interrupt may have come before its release
 
     def _recreate_cm(self) -> Self:
         return type(self)()  # each call of a decorated function is a pause of its own

@@ -46,6 +46,15 @@ class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotat
         super().__init__()
         _locks.add(self)
 
+    def give_back(self) -> None:
+        """Releases it as often as this thread has acquired it, which may be not at all.
+
+        A block that Ctrl-C may end at any line calls this in two ``finally`` clauses, one around the other, because Ctrl-C may also come
+        between the end of the block and the call.
+        """
+        while self.is_owned():
+            self.release()
+
     def _after_fork(self) -> None:
         if self.acquire(blocking=False):
             self.release()

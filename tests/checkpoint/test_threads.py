@@ -1,5 +1,6 @@
 """Threads that share one checkpoint, a current directory that changes, and workers that are forked during a save."""
 
+import _thread
 import itertools
 import os
 import signal
@@ -24,9 +25,6 @@ from milepost.bundle import open_bundle
 from milepost.errors import MilepostError, StorageError
 from milepost.storage import LOCAL_STORAGE, LocalStorage
 from tests.systems import needs_fork
-
-# What `threading.Thread.start` calls, under its name since Python 3.13 or before.
-START = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
 
 ASYNC = CheckpointOptions(enable_async=True)
 
@@ -128,7 +126,7 @@ class TestThreadThatCannotBeStarted:
             raise RuntimeError("can't start new thread")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(threading, START, refuse)
+            patch.setattr(_thread, "start_new_thread", refuse)
             yield patch
 
     def test_gives_the_number_back_and_poisons_nothing(self, tmp_path, refused):

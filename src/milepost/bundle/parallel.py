@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
+
+from milepost.forks import ForkableLock
+from milepost.threads import ThreadCall
 
 T = TypeVar("T")
 
 THREADS: Final = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 """More threads are not faster, because the disk or the memory is the limit."""
+
+_NO_MORE: Final = object()
 
 
 def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = THREADS) -> None:
@@ -29,45 +34,55 @@ def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = TH
             work(item)
         return
     iterator = iter(items)
-    lock = threading.Lock()
+    lock = ForkableLock()
     failures: list[BaseException] = []
 
     def run() -> None:
         try:
-            for item in _shared(iterator, lock):
-                if failures:
+            while not failures:
+                item = _next(iterator, lock)
+                if item is _NO_MORE:
                     return
-                work(item)
+                work(item)  # type: ignore[arg-type]  # any other object is an item
         except BaseException as failure:  # the calling thread raises it
             failures.append(failure)
 
-    helpers: list[threading.Thread] = []
+    helpers = [ThreadCall(run, f"milepost-transfer-{n}") for n in range(1, threads)]
     try:
-        for n in range(1, threads):
-            helper = threading.Thread(target=run, name=f"milepost-transfer-{n}")
-            helper.start()
-            helpers.append(helper)
-    except (RuntimeError, MemoryError):
-        pass  # The system has no more threads, or this process is ending: the existing threads do all the work.
-    except BaseException as interrupt:
-        failures.append(interrupt)
-    run()
-    while any(helper.is_alive() for helper in helpers):
         try:
-            for helper in helpers:
-                helper.join()
-        except KeyboardInterrupt as interrupt:
-            # The other threads may still use files and memory that the caller will free.
+            with suppress(RuntimeError, MemoryError):
+                # If the system has no more threads, or this process is ending, the existing threads do all the work.
+                for helper in helpers:
+                    helper.start()
+            run()
+        except BaseException as interrupt:
             failures.append(interrupt)
+        finally:
+            _wait(helpers, failures)
+    finally:  # Ctrl-C may have come before the line above
+        _wait(helpers, failures)
     if failures:
         raise failures[0]
 
 
-def _shared(iterator: Iterator[T], lock: threading.Lock) -> Iterator[T]:
-    while True:
-        with lock:
-            try:
-                item = next(iterator)
-            except StopIteration:
-                return
-        yield item
+def _wait(helpers: Sequence[ThreadCall], failures: list[BaseException]) -> None:
+    """Waits for threads that may still use files and memory that the caller will free."""
+    while not all(helper.has_ended for helper in helpers):
+        try:
+            for helper in helpers:
+                helper.give_up()
+                helper.wait()
+        except KeyboardInterrupt as interrupt:
+            failures.append(interrupt)
+
+
+def _next(iterator: Iterator[T], lock: ForkableLock) -> T | object:
+    """The next item, or `_NO_MORE`."""
+    try:
+        try:
+            lock.acquire()
+            return next(iterator, _NO_MORE)
+        finally:
+            lock.give_back()
+    finally:  # Ctrl-C may have come before the line above
+        lock.give_back()

@@ -190,13 +190,15 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """
         with self._private.writer.exclusive():
             check_has_file_name("file_prefix", plain_path(file_prefix))
-            counter = self.save_counter
-            save = ListedSave(f"{plain_path(file_prefix)}-{int(counter) + 1}", resolved(options), record_latest)
-            counter.assign_add(1)
+            counter, is_nested = self.save_counter, self._private.writer.is_running
+            before = int(counter)
+            save = ListedSave(f"{plain_path(file_prefix)}-{before + 1}", resolved(options), record_latest)
             try:
+                counter.assign_add(1)
                 return self._write_numbered(save)
             except BaseException:
-                if not save.is_committed:
+                goes_on = self._private.writer.is_running and not is_nested  # Ctrl-C came when the thread had begun
+                if not (goes_on or save.is_committed) and int(counter) != before:
                     counter.assign_sub(1)
                 raise
 
@@ -444,7 +446,9 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         with self._private.writer.exclusive(), collection_paused() as pause:
             save.read(self._view())
             if save.options.is_async:
-                save.copy(self._private.snapshots)
+                # What the running save calls may save too, while that save still writes from the memory.
+                is_nested = self._private.writer.is_running
+                save.copy(SnapshotMemory() if is_nested else self._private.snapshots)
                 self._private.writer.submit(save.run)
             else:
                 self._private.snapshots.release()

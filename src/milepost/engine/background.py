@@ -13,10 +13,14 @@ from typing import Final
 
 from milepost.errors import AfterCommitError, StorageError, warn
 from milepost.forks import ForkableLock
+from milepost.threads import SLICE, ThreadCall
 
 
 class BackgroundWriter:
     """Runs one job at a time on a thread. The process waits for the thread before it ends.
+
+    A job has ended when it says so. Ctrl-C ends the wait for a job, and changes nothing else: the job goes on, and whoever comes next
+    waits for it.
 
     The interpreter waits for threads before it calls the functions that `atexit` has registered. If one of these submits a job, milepost
     waits for it, or runs it on the calling thread if milepost's own function has been called already.
@@ -32,11 +36,9 @@ class BackgroundWriter:
 
     def __init__(self) -> None:
         self._turn = ForkableLock()
-        self._job: _Job | None = None
-        self._failed: list[_Job] = []
-        """Jobs that failed, and whose error has not been raised yet."""
-        self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-        weakref.finalize(self, _tell, self._failed)
+        self._jobs: list[_Job] = []
+        """The jobs that have not ended, and those that failed and whose error has not been raised yet, in the order of their submission."""
+        weakref.finalize(self, _tell, self._jobs)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -45,20 +47,25 @@ class BackgroundWriter:
 
         The running job may enter too, because it may call back into the program.
         """
-        if threading.current_thread() in self._threads:
+        if self._turn.is_owned() or any(job.is_own_thread() for job in list(self._jobs)):
             self.wait()
             yield
             return
-        with self._turn:
-            if self._job is not None:
+        try:
+            try:
+                while not self._turn.acquire(timeout=SLICE):
+                    pass
                 self.wait()
-            yield
+                yield
+            finally:
+                self._turn.give_back()
+        finally:  # Ctrl-C may have come before the line above
+            self._turn.give_back()
 
     @property
     def is_running(self) -> bool:
         """Whether a job is running in this process."""
-        job = self._job
-        return job is not None and job.process == os.getpid() and job.thread.is_alive()
+        return any(job.is_running() for job in list(self._jobs))
 
     def submit(self, work: Callable[[], object]) -> None:
         """Starts a job when the previous one has ended. If the previous job failed, its error is raised instead.
@@ -67,35 +74,49 @@ class BackgroundWriter:
             StorageError: The system cannot start a thread. The job does not run; the next one can be submitted.
         """
         self.wait()
-        before = self._job
-        is_nested = threading.current_thread() in self._threads
         if _ends_in[0] == os.getpid():
             work()
             return
-        self._job = _Job(work, self._failed, before if is_nested else None)
-        self._threads.add(self._job.thread)
-        _submitted.add(self._job)
+        job = _Job(work, self, self._jobs)
         try:
-            self._job.start()
-        except BaseException:
-            if self._job.give_up():
-                self._job = before
+            _submitted.add(job)
+            self._jobs.append(job)
+            job.call.start()
+        except BaseException as error:
+            if job.call.give_up():  # if an interrupt comes so late that the job has begun, it goes on
+                _removed(job, self._jobs)
+            if isinstance(error, (RuntimeError, MemoryError)):
+                raise _no_thread(error) from error
             raise
 
     def wait(self) -> None:
         """Waits for the running job, and raises its error.
 
-        An error is raised once.
+        All who wait for a job get its error. If nobody has waited for it, the first who asks gets it.
         """
-        done = None
         # A job may submit the next one from a callback.
-        while (job := self._job) is not done and job is not None:
-            if job.process != os.getpid():
-                return
-            for each in job.to_wait_for():
-                each.thread.join()
-                each.raise_error()
-            done = job
+        while (job := self._next_job()) is not None:
+            has_waited = job.call.wait()
+            if job.error is None:
+                _removed(job, self._jobs)  # one that did not take place may be there still
+            elif has_waited or job in self._jobs:
+                try:
+                    raise job.error
+                except BaseException as raised:
+                    if raised is job.error:  # not Ctrl-C instead: then the next call raises it
+                        _removed(job, self._jobs)
+                    raise
+                finally:
+                    del job  # the traceback of its error has this frame: a cycle
+
+    def _next_job(self) -> _Job | None:
+        """The first job that the caller waits for. A job that calls back waits only for those that it has submitted."""
+        jobs = [job for job in list(self._jobs) if job.is_of_this_process()]
+        for number, job in enumerate(jobs):
+            if job.is_own_thread():
+                jobs = jobs[number + 1 :]
+                break
+        return jobs[0] if jobs else None
 
     # A copy of a checkpoint has no running job.
 
@@ -107,67 +128,66 @@ class BackgroundWriter:
 
 
 class _Job:
-    def __init__(self, work: Callable[[], object], failed: list[_Job], before: _Job | None) -> None:
-        self.process = os.getpid()
-        self.thread = threading.Thread(target=self._run, name="milepost-save", daemon=False)
+    """One job.
+
+    Args:
+        work: What to do.
+        writer: The writer. The job does not keep it alive.
+        jobs: The jobs of the writer.
+
+    Attributes:
+        call: The call of ``work`` on a thread.
+        error: Its error.
+        jobs: As given.
+    """
+
+    def __init__(self, work: Callable[[], object], writer: BackgroundWriter, jobs: list[_Job]) -> None:
+        self.call = ThreadCall(self._run, "milepost-save")
         self.error: BaseException | None = None
-        self.untold = failed
-        """The jobs of the same writer that failed, and whose error has not been raised yet."""
+        self.jobs = jobs
+        self._process = os.getpid()
         self._work: Callable[[], object] | None = work
-        self._before = before
-        """The job that submitted this one. It may still be running."""
-        self._lock = threading.Lock()
-        self._state = "new"
+        self._writer = weakref.ref(writer)
 
-    def start(self) -> None:
-        try:
-            self.thread.start()
-        except (RuntimeError, MemoryError) as error:
-            raise StorageError(
-                f"an asynchronous save cannot start its thread: {error}",
-                errno=errno.EAGAIN,
-                remedy="save without enable_async, or free memory or threads and save again; nothing was written",
-            ) from error
+    def is_of_this_process(self) -> bool:
+        return self._process == os.getpid()
 
-    def give_up(self) -> bool:
-        """Keeps the job from running, unless it has already begun. An interrupt may come too late to prevent it."""
-        with self._lock:
-            if self._state == "new":
-                self._state, self._work = "given up", None
-            return self._state == "given up"
+    def is_running(self) -> bool:
+        return self.is_of_this_process() and not self.call.has_ended
 
-    def to_wait_for(self) -> list[_Job]:
-        """This job and those that submitted it, oldest first. If one of them is the caller, only those after it."""
-        jobs: list[_Job] = []
-        job: _Job | None = self
-        while job is not None and job.thread is not threading.current_thread():
-            jobs.append(job)
-            job = job._before
-        return jobs[::-1]
-
-    def raise_error(self) -> None:
-        """Raises the error of the job, in the first call only."""
-        try:
-            self.untold.remove(self)
-        except ValueError:
-            return
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
+    def is_own_thread(self) -> bool:
+        """Whether the job calls this."""
+        return self.call.thread == threading.get_ident() and self.is_running()
 
     def _run(self) -> None:
-        with self._lock:
-            if self._state == "given up":
-                return
-            self._state = "begun"
         work, self._work = self._work, None
         try:
             assert work is not None
             work()
         except BaseException as error:
             # The next call raises it again; if there is none, it is printed.
-            self.error = error
-            self.untold.append(self)
+            self.error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+            if self._writer() is None:
+                _tell(self.jobs)
+        else:
+            _removed(self, self.jobs)
+
+
+def _removed(job: _Job, jobs: list[_Job]) -> bool:
+    """Removes a job. Returns False if another thread has done so before."""
+    try:
+        jobs.remove(job)
+    except ValueError:
+        return False
+    return True
+
+
+def _no_thread(error: BaseException) -> StorageError:
+    return StorageError(
+        f"an asynchronous save cannot start its thread: {error}",
+        errno=errno.EAGAIN,
+        remedy="save without enable_async, or free memory or threads and save again; nothing was written",
+    )
 
 
 _submitted: Final[weakref.WeakSet[_Job]] = weakref.WeakSet()
@@ -178,21 +198,20 @@ _ends_in: Final[list[int | None]] = [None]
 
 def _wait_at_exit() -> None:
     """Waits for the jobs that were submitted while the process ends, and prints their errors."""
-    while running := [job for job in list(_submitted) if job.process == os.getpid() and job.thread.is_alive()]:
+    while running := [job for job in list(_submitted) if job.is_running()]:
         for job in running:
-            job.thread.join()
+            job.call.wait()
     _ends_in[0] = os.getpid()
     for job in list(_submitted):
-        _tell(job.untold)
+        _tell(job.jobs)
 
 
 atexit.register(_wait_at_exit)
 
 
-def _tell(failed: list[_Job]) -> None:
+def _tell(jobs: list[_Job]) -> None:
     """Prints the errors that no call has raised, when the writer is gone or the process ends."""
-    while failed:
-        job = failed.pop(0)
-        if job.process == os.getpid():
+    for job in list(jobs):
+        if job.error is not None and _removed(job, jobs) and job.is_of_this_process():
             outcome = "" if isinstance(job.error, AfterCommitError) else ", and nothing was saved"
             warn(f"an asynchronous save failed{outcome}: {job.error}")

@@ -608,6 +608,53 @@ print("second", flush=True)
             done = subprocess.run([sys.executable, "-c", code, str(tmp_path), how], stdout=subprocess.PIPE, text=True)
             assert (done.returncode, done.stdout) == (-signal.SIGTERM, said)
 
+    @pytest.mark.parametrize("received", [False, True])
+    def test_after_close_in_another_thread_no_signal_is_swallowed(self, tmp_path: Path, received: bool) -> None:
+        """The next one goes to the handler of the program, which is called in the main thread if one had come before."""
+        main, calls = threading.current_thread(), []
+        signal.signal(signal.SIGTERM, lambda number, frame: calls.append(threading.current_thread()))
+        manager = CheckpointManager(new(), tmp_path, 1, on_sigterm=True)
+        if received:
+            os.kill(os.getpid(), signal.SIGTERM)
+        closing = threading.Thread(target=manager.close)
+        closing.start()
+        closing.join()
+        assert calls == [main] * received
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert calls == [main] * (received + 1)
+
+    def test_a_manager_after_one_that_was_closed_in_another_thread(self, tmp_path: Path) -> None:
+        """It hears the signal, and puts back the handler that was there before both."""
+        before = signal.getsignal(signal.SIGTERM)
+        closing = threading.Thread(target=CheckpointManager(new(), tmp_path / "a", 1, on_sigterm=True).close)
+        closing.start()
+        closing.join()
+        with CheckpointManager(new(), tmp_path / "b", 1, on_sigterm=True) as manager:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert manager.reached_preemption()
+        assert signal.getsignal(signal.SIGTERM) is before
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+    def test_a_forked_child_ends_by_the_signal(self, tmp_path: Path) -> None:
+        """As without a manager, so that no pool of worker processes waits for ever. The parent hears its own signal."""
+        code = """
+import os, signal, sys, time
+from milepost import Checkpoint, CheckpointManager, Variable
+managers = [CheckpointManager(Checkpoint(v=Variable(1)), sys.argv[1], 1, on_sigterm=True) for _ in range(2)]
+child = os.fork()
+if not child:
+    while True:
+        time.sleep(10)
+os.kill(child, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os.kill(os.getpid(), signal.SIGTERM)
+print(managers[0].reached_preemption())
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, timeout=60
+        )
+        assert done.stdout == f"{-signal.SIGTERM}\nTrue\n"
+
     def test_without_it_nothing_is_caught(self, tmp_path: Path) -> None:
         """It is the program's to ask for."""
         before = signal.getsignal(signal.SIGTERM)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import signal
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from milepost.errors import warn
+from milepost.forks import register_at_fork
 
 
 class TerminationSignal:
     """Records SIGTERM instead of ending the process, between `install` and `remove`.
 
-    A second signal goes to the handler that was installed before.
+    A second signal goes to the handler that was installed before. A forked child has that handler from the beginning.
 
     Attributes:
         received: Whether the signal has come.
@@ -36,25 +38,38 @@ class TerminationSignal:
         self._is_running = is_running
         if self._installed:
             return
-        if threading.current_thread() is not threading.main_thread():
+        if not _is_main_thread():
             warn(f"on_sigterm has no effect, because {who} does not run in the main thread")
             return
-        self._previous = signal.signal(signal.SIGTERM, self._handle)
+        if not self._is_present():  # it stays after `remove` in another thread
+            self._previous = signal.getsignal(signal.SIGTERM)
         self._installed = True
+        _made.add(self)
+        signal.signal(signal.SIGTERM, self._handle)
 
     def remove(self, *, pass_on: bool = False) -> None:
-        """Restores the previous handler.
+        """Restores the previous handler. In another thread than the main one, the next signal does so, and goes to that handler.
 
         Args:
-            pass_on: Whether to call the previous handler if the signal has come and the handler is a function of the program.
+            pass_on: Whether to call the previous handler if the signal has come and the handler is a function of the program. Python
+                calls it in the main thread.
         """
-        if not self._installed or threading.current_thread() is not threading.main_thread():
+        if not self._installed:
             return
         self._installed = False
-        if signal.getsignal(signal.SIGTERM) == self._handle:  # no other handler was installed since
+        is_wanted = pass_on and self.received and callable(self._previous) and self._another() is None
+        if not _is_main_thread():
+            if is_wanted and self._is_present():
+                signal.raise_signal(signal.SIGTERM)
+            return
+        if self._is_present():
             self._put_back()
-        if pass_on and self.received and callable(self._previous) and self._another() is None:
+        if is_wanted:
             self._previous(signal.SIGTERM, None)
+
+    def _is_present(self) -> bool:
+        """Whether no other handler was installed since."""
+        return bool(signal.getsignal(signal.SIGTERM) == self._handle)
 
     def _another(self) -> TerminationSignal | None:
         """The previous handler, if it is a `TerminationSignal`. It gets the signal at the same time."""
@@ -82,3 +97,40 @@ class TerminationSignal:
         another = self._another()
         if another is not None and another._installed:
             another._handle(number, frame)
+
+
+_made: Final[weakref.WeakSet[TerminationSignal]] = weakref.WeakSet()
+"""Those that were installed in this process or its parents."""
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+class _Fork:
+    """A forked child takes no part in the saves of its parent, so SIGTERM ends it as it would without milepost.
+
+    Python forgets a signal that comes to the child before it runs, so the signal is blocked until the handler is removed there.
+    """
+
+    def __init__(self) -> None:
+        self._masks: dict[int, set[Any]] = {}
+        """What was blocked before in each thread that forks."""
+
+    def begin(self) -> None:
+        if any(each._installed for each in list(_made)):
+            self._masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+    def end(self) -> None:
+        mask = self._masks.pop(threading.get_ident(), None)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def end_in_child(self) -> None:
+        for each in list(_made):
+            each.remove()
+        self.end()
+
+
+_fork: Final = _Fork()
+register_at_fork(before=_fork.begin, after_in_parent=_fork.end, after_in_child=_fork.end_in_child)

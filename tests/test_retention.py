@@ -91,6 +91,13 @@ class TestApply:
         decision = RetentionPolicy(2, 1).apply(saved, last_preserved=0.0)
         assert [each.prefix for each in decision.preserve] == ["3", "6", "9"]
 
+    def test_a_time_later_than_that_of_the_newest_preserves_no_period_of_the_future(self) -> None:
+        """After the clock was set back, one is preserved in each period from the present on."""
+        saved = [ManagedCheckpoint(str(hour), hour * HOUR) for hour in (30, 31, 5)]
+        decision = RetentionPolicy(1, 2).apply(saved, last_preserved=0.0)
+        assert [each.prefix for each in decision.preserve] == ["30"]
+        assert decision.last_preserved == 5 * HOUR
+
     @pytest.mark.parametrize("number", [0, -1])
     def test_keeping_none_is_refused(self, number: int) -> None:
         """A policy that keeps nothing is a mistake."""
@@ -112,10 +119,10 @@ class TestRecover:
         assert recovered.managed == ()
         assert (recovered.last_preserved, recovered.clock_went_back) == (20.0, 5.0)
 
-    def test_a_timestamp_in_the_future_becomes_now(self) -> None:
-        """A checkpoint cannot have been saved later than now."""
-        recovered = recover([ManagedCheckpoint("a", 30.0)], 10.0, now=20.0)
-        assert recovered.managed == (ManagedCheckpoint("a", 20.0),)
+    def test_a_time_in_the_future_stays_as_recorded(self) -> None:
+        """Policies see how far apart checkpoints were saved, also by a clock that was ahead."""
+        recorded = [ManagedCheckpoint("a", 30.0), ManagedCheckpoint("b", 40.0)]
+        assert recover(recorded, 10.0, now=20.0).managed == tuple(recorded)
 
     def test_a_path_recorded_twice_is_managed_once(self) -> None:
         """The place is that of the first mention, the time that of the last."""

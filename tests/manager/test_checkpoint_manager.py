@@ -26,6 +26,7 @@ from milepost.errors import (
     StateFileError,
     StorageError,
 )
+from milepost.retention import EveryHours
 from milepost.storage import LocalStorage, MemoryStorage
 from tests.manager.runs import indexes, new, run, value
 
@@ -388,6 +389,33 @@ class TestRetention:
         clock.now += 1
         manager.save()
         assert len(indexes(tmp_path)) == 4
+
+    def test_a_clock_that_went_back_deletes_nothing_that_every_hours_keeps(self, tmp_path: Path, clock: Clock) -> None:
+        """Neither in the run that finds the clock set back, nor in the one after it."""
+
+        def resumed() -> CheckpointManager:
+            manager = CheckpointManager(new(), tmp_path, 1, keep=EveryHours(3))
+            manager.restore_or_initialize()
+            return manager
+
+        manager = resumed()
+        for _ in range(4):
+            manager.save()
+            clock.now += 3 * 3600
+        clock.now -= 11 * 3600  # an hour after the first
+        for _ in range(2):
+            resumed().save()
+            clock.now += 600
+        assert indexes(tmp_path) == [f"ckpt-{number}" for number in range(1, 7)]
+
+    def test_the_warning_of_a_clock_that_went_back_has_the_words_of_tensorflow(
+        self, tmp_path: Path, clock: Clock
+    ) -> None:
+        """Programs may look for them in a log."""
+        run(tmp_path, 1)
+        clock.now -= 3600
+        with pytest.warns(MilepostWarning, match="behind the last preserved checkpoint timestamp"):
+            CheckpointManager(new(), tmp_path, 1)
 
     @pytest.mark.parametrize("alias", ["{}", "{}/../run", "link"])
     def test_a_checkpoint_under_another_name_is_the_same(

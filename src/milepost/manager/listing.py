@@ -77,7 +77,7 @@ class Listing:
         )
         if recovered.clock_went_back:
             warn(
-                f"the clock is {recovered.clock_went_back:.0f} seconds behind the time of the last preserved checkpoint in "
+                f"the clock is {recovered.clock_went_back:.0f} seconds behind the last preserved checkpoint timestamp in "
                 f"{self._directory}; checkpoints saved since then will never be deleted"
             )
         self.managed, self.last_preserved = recovered.managed, recovered.last_preserved

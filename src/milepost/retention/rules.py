@@ -108,9 +108,10 @@ class RetentionPolicy:
         for checkpoint, reasons in zip(managed, self.reasons(managed), strict=True):
             if reasons:
                 keep.append(checkpoint)
-            elif self._is_due(checkpoint.timestamp, last_preserved):
+            # if the clock was set back, a time later than that of the newest counts as that of the newest
+            elif self._is_due(saved := min(checkpoint.timestamp, managed[-1].timestamp), last_preserved):
                 preserve.append(checkpoint)
-                last_preserved = checkpoint.timestamp
+                last_preserved = saved
             else:
                 delete.append(checkpoint)
         return Decision(tuple(keep), tuple(preserve), tuple(delete), last_preserved)
@@ -163,7 +164,8 @@ def recover(
     """Continues a list that an earlier run recorded.
 
     Checkpoints that are not newer than the last preserved one are no longer managed, unless ``is_held`` says otherwise. If the clock
-    was set back, times later than the present count as the present, so that no checkpoint is deleted only because it seems old.
+    was set back, times later than the present count as the present in this comparison. Each checkpoint keeps the time that was
+    recorded, so that policies see how far apart checkpoints were saved.
 
     Args:
         recorded: The list, oldest first.
@@ -178,7 +180,6 @@ def recover(
     """
     behind = max(0.0, last_preserved - now)
     last_preserved = min(last_preserved, now)
-    clamped = {each.prefix: min(each.timestamp, now) for each in recorded}
-    managed = (ManagedCheckpoint(prefix, saved) for prefix, saved in clamped.items())
-    stay = (each for each in managed if each.timestamp > last_preserved or is_held(each.prefix))
+    managed = {each.prefix: each for each in recorded}.values()
+    stay = (each for each in managed if min(each.timestamp, now) > last_preserved or is_held(each.prefix))
     return Recovered(tuple(stay), last_preserved, behind)

@@ -49,6 +49,15 @@ def test_one_element_that_differs_is_found_wherever_it_is(at: int) -> None:
     assert not is_same(candidate)
 
 
+@pytest.mark.parametrize("at", range(16))
+@pytest.mark.parametrize("size", range(9, 17))
+def test_each_byte_is_compared(size: int, at: int) -> None:
+    """Also those after the last eight that are compared at once."""
+    candidate: Any = stored(np.zeros(size, np.int8))
+    candidate.array[at % size] = 1
+    assert not is_same(candidate)
+
+
 def test_bytes_count_and_not_values() -> None:
     """NaN is unchanged if its bits are, and -0.0 is not 0.0."""
     assert is_same(stored(np.full(3, np.nan)))

@@ -9,6 +9,7 @@ import pytest
 
 import milepost.adapters  # noqa: F401 - which registers the adapter of arrays
 from milepost import Module, NoDependency, SlotOwner, UnsupportedError, UntrackableError, Variable
+from milepost.graph.adapter import Adapter, register, unregister
 from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 from tests.objects import module
@@ -202,3 +203,54 @@ def test_very_deep_graphs_are_no_problem():
         bottom.next = Module()
         bottom = bottom.next
     assert len(walk(Operation(root)).objects) == 5001
+
+
+class Skipping(dict):
+    """Holds objects, of which TensorFlow skips those whose names begin with ``_``."""
+
+
+class SkippingAdapter(Adapter):
+    def handles(self, kind):
+        return kind is Skipping
+
+    def children(self, obj):
+        return obj.items()
+
+    def skipped_by_tensorflow(self, obj):
+        return [name for name in obj if name.startswith("_")]
+
+
+@pytest.fixture
+def skipping():
+    adapter = SkippingAdapter()
+    register(adapter)
+    yield Skipping
+    unregister(adapter)
+
+
+def test_what_tensorflow_skips_is_numbered_last(skipping):
+    """All of it, and what only it leads to; so what TensorFlow saves has the numbers that TensorFlow gives it."""
+    below = Variable(4)
+    root = skipping(
+        _one=Variable(1), two=Variable(2), _three=module(v=below), _four=Variable(3), five=skipping(_six=Variable(5))
+    )
+    graph = walk(Operation(root))
+    assert list(graph.paths) == ["", "two", "five", "_one", "_three", "_three/v", "_four", "five/_six"]
+    assert graph.skipped_by_tensorflow == range(3, 8)
+    assert graph.edges[0] == [("two", 1), ("five", 2), ("_one", 3), ("_three", 4), ("_four", 6)]
+    assert graph.first_slot == 8
+
+
+def test_an_object_with_another_edge_is_not_skipped(skipping):
+    shared = Variable(1)
+    graph = walk(Operation(skipping(_one=shared, two=module(v=shared))))
+    assert list(graph.paths) == ["", "two", "two/v"]
+    assert graph.edges[0] == [("two", 1), ("_one", 2)]
+    assert list(graph.skipped_by_tensorflow) == []
+
+
+def test_an_attached_edge_replaces_the_roots_own_edge_of_that_name():
+    own, attached, other = Variable(1), Variable(2), Variable(3)
+    graph = walk(Operation(module(a=own, b=other), [("a", attached)]))
+    assert graph.edges[0] == [("b", 1), ("a", 2)]
+    assert graph.objects[1:] == [other, attached]

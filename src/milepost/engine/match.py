@@ -275,9 +275,9 @@ class Matcher:
         child = None
         if "stand_ins" in adapter.overrides:
             stand_ins = match.search.stand_ins.get(id(deferred.holder))
-            if stand_ins is None:  # computed once; if several have one name, the first is used
+            if stand_ins is None:  # computed once
                 pairs = adapter.stand_ins(deferred.holder, saved)
-                stand_ins = {name: each for name, each in reversed(list(pairs)) if adapter_of(each) is not None}
+                stand_ins = {name: each for name, each in pairs if adapter_of(each) is not None}
                 match.search.stand_ins[id(deferred.holder)] = stand_ins
             child = stand_ins.get(deferred.name)
         if child is not None:

@@ -8,6 +8,7 @@ from milepost.bundle import columns as columns_module
 from milepost.bundle import open_bundle, specs_of
 from milepost.bundle.columns import decode_all as decode_columns
 from milepost.bundle.entry import decode, encode
+from milepost.coding import varint
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.table import Rows, TableWriter
@@ -21,6 +22,8 @@ USUAL = [
     encode(FLOAT, (0, 5)),
     encode(STRING, (3,), offset=1, size=30, crc=9),
     encode(DType.of("bfloat16"), (1,) * 20, size=2),
+    encode(FLOAT, (2,), shard=(1 << 31) - 1, size=8),
+    encode(FLOAT, (2,), offset=(1 << 62) - 1, size=8),
 ]
 LEFT_TO_DECODE = [
     b"",
@@ -34,6 +37,9 @@ LEFT_TO_DECODE = [
     encode(FLOAT, (2,), size=8) + b"\x08\x02",
     encode(FLOAT, (1 << 40, 1 << 40)),
     b"\x08\xff\xff\xff\xff\x0f\x12\x00",
+    encode(FLOAT, (2,)) + b"\x18" + varint.encode(1 << 31) + b"\x28\x08",
+    encode(FLOAT, (2,), offset=1 << 62, size=8),
+    encode(STRING, (2,), size=1 << 62),
     encode(FLOAT, (2,)) + b"\x18" + b"\xff" * 9 + b"\x01\x28\x08",
     encode(FLOAT, (2,)) + b"\x20" + b"\xff" * 9 + b"\x01\x28\x08",
 ]
@@ -132,3 +138,15 @@ def test_heads_of_one_sum_are_told_apart(monkeypatch):
     for place, row in enumerate([*rows, *long]):
         if place not in others:
             assert fields(columns, place) == decode(row)[:6]
+
+
+def test_heads_of_one_sum_and_one_length_are_told_apart(monkeypatch):
+    """The fields after them would fit either."""
+    monkeypatch.setattr(columns_module, "_FACTOR", np.uint64(0))
+    shapes = [(1, 2, 3, 4, 5), (2, 1, 3, 4, 5), (3, 2, 1, 4, 5)]
+    rows = [encode(DType.of(name), shape, size=480) for name in ("float32", "int32") for shape in shapes]
+    assert len({len(row) for row in rows}) == 1
+    columns = decode_all(rows)
+    assert columns.others
+    for place in {*range(len(rows))}.difference(columns.others):
+        assert fields(columns, place) == decode(rows[place])[:6]

@@ -30,7 +30,7 @@ from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of, values_of
 from milepost.graph.containers import ListWrapper
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
-from milepost.graph.numbers import taken_by_scalar
+from milepost.graph.numbers import FRACTIONS, taken_by_scalar
 from milepost.graph.object_graph import Node, SavedValue
 from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
@@ -304,9 +304,9 @@ class Matcher:
             values = self._whatever_was_saved(saved) if adapter.open_ended and saved else values_of(adapter, obj)
             if python in PLAIN_TYPES and len(values) == len(saved) == 1 and not values[0].shape:
                 spec = self._reader.spec(saved[0].key) if saved[0].key in self._reader else None
-                others = taken_by_scalar(values[0].dtype) - {values[0].dtype} - values[0].accepts
-                if spec is not None and spec.dtype in others:
-                    values = (NumberTaker(values[0]),)
+                live, accepts = values[0].dtype, values[0].accepts
+                if spec is not None and spec.dtype in taken_by_scalar(live) - {live} - (accepts - FRACTIONS):
+                    values = (NumberTaker(values[0], rounded=spec.dtype in accepts),)
         if not values:
             if saved:
                 match.unused[node] = {unescape(value.name) for value in saved}

@@ -2,6 +2,9 @@
 
 A number in a tree may be a Python number in one program and an array without dimensions in another. A step counter, for
 example, changes with the first compiled step. So each takes the saved value of the other, if it can hold it.
+
+A learning rate that the program has set to a Python number is a fraction, which an array may have to round. Arrays in trees of JAX
+do so, because JAX rounds a Python number wherever it meets an array. Other objects refuse it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ NUMBERS: Final = {
     complex: DType.of("complex128"),
 }
 """Python's types of numbers, each with the element type in which it is saved."""
+FRACTIONS: Final = frozenset({NUMBERS[float], NUMBERS[complex]})
+"""The element types of Python's numbers that another element type may have to round."""
 
 _INTEGERS: Final = frozenset(dtype for dtype in DType.all() if dtype.numpy.names is None and "int" in dtype.name)
 _FLOATS: Final = frozenset(dtype for dtype in DType.all() if "float" in dtype.name)
@@ -75,17 +80,18 @@ def scalar_like(dtype: np.dtype[Any], array: Array, *, rounded: bool) -> Array:
     Args:
         dtype: The live element type.
         array: The saved value.
-        rounded: Whether a fraction may be rounded, as for Python's numbers.
+        rounded: Whether a fraction may be rounded, if it does not become infinite. An integer is never rounded.
 
     Raises:
-        MismatchError: No element of this type is equal to the saved one.
+        MismatchError: No element of this type is equal to the saved one, or as near as ``rounded`` allows.
     """
     if array.dtype == dtype:
         return array
     with np.errstate(all="ignore"):
         new = array.astype(dtype)
     saved = array[()]
-    if new.astype(array.dtype)[()] != saved and saved == saved and not (rounded and array.dtype.kind in "fc"):
+    is_near = array.dtype.kind in "fc" and bool(np.isfinite(new))
+    if new.astype(array.dtype)[()] != saved and saved == saved and not (rounded and is_near):
         raise _does_not_fit(saved, array, str(dtype))
     return new
 

@@ -120,13 +120,15 @@ class NumberTaker(Value):
 
     Args:
         value: The value of the live object.
+        rounded: Whether the live element type may round a fraction.
     """
 
-    __slots__ = ()
+    __slots__ = ("_rounded",)
 
     converts = True
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Value, *, rounded: bool) -> None:
+        self._rounded = rounded
         accepts = value.accepts | taken_by_scalar(value.dtype)
         super().__init__(value.name, value.dtype, value.shape, value.source, None, value.full_name, accepts)
 
@@ -134,9 +136,9 @@ class NumberTaker(Value):
         """The number with the live element type.
 
         Raises:
-            MismatchError: The live element type has no equal number.
+            MismatchError: The live element type has no equal number, or none as near as it may be.
         """
-        return scalar_like(self.dtype.numpy, array, rounded=False)
+        return scalar_like(self.dtype.numpy, array, rounded=self._rounded)
 
 
 def from_saved(array: Array, saved_as: str, live: Any) -> Any:

@@ -127,6 +127,38 @@ def test_numbers_are_converted_on_demand_and_the_loss_is_said(path):
     assert (entry.saved, entry.live, entry.note) == ("float32[2,3]", "float16[2,3]", "converted without a loss")
 
 
+@pytest.mark.parametrize(
+    ("saved", "live"),
+    [(0.1, Variable(0.0)), (0.1, np.zeros((), np.float32)), (np.array(0.1), Variable(0.0))],
+    ids=["number to variable", "number to array", "array to variable"],
+)
+def test_what_has_no_dimensions_is_converted_too(path, saved, live):
+    program = Checkpoint(x=live)
+    status = program.read(Checkpoint(x=saved).write(path), cast=True)
+    assert np.asarray(program.x) == np.float32(0.1)
+    (entry,) = [entry for entry in status.report() if entry.key.startswith("x/")]
+    assert entry.note == "converted; the largest relative error is 1.5e-08"
+
+
+def test_a_number_that_would_be_lost_is_not_converted(path):
+    live = Checkpoint(x=Variable(7.0))
+    with pytest.raises(milepost.MismatchError, match="cannot be converted"):
+        live.read(Checkpoint(x=1e300).write(path), cast=True)
+    assert live.x.numpy() == 7
+
+
+def test_a_plain_value_takes_the_saved_type_all_the_same(path):
+    live = Checkpoint(x=1.5)
+    live.read(Checkpoint(x=np.float32(0.1)).write(path), cast=True)
+    assert type(live.x) is np.float32
+
+
+def test_the_error_for_a_number_offers_the_conversion(path):
+    saved = Checkpoint(x=0.1).write(path)
+    with pytest.raises(milepost.MismatchError, match="cast=True"):
+        Checkpoint(x=Variable(0.0)).read(saved)
+
+
 def test_numbers_are_not_converted_elsewhere(path):
     live = program(np.float16)
     with pytest.raises(milepost.MismatchError, match="cast=True"):

@@ -1,7 +1,7 @@
 """Named tensors in files: TensorFlow's tensor bundles, and the checkpoints from before them."""
 
 from milepost.bundle.boxes import Boxes
-from milepost.bundle.casting import CastingReader, is_castable
+from milepost.bundle.casting import CastingReader, is_castable, may_round
 from milepost.bundle.entry import Entry
 from milepost.bundle.fetch import Fetch, check_all
 from milepost.bundle.interface import BundleReader
@@ -24,6 +24,7 @@ __all__ = [
     "for_each",
     "index_path",
     "is_castable",
+    "may_round",
     "open_bundle",
     "open_whole",
     "parse_data_path",

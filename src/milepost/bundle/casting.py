@@ -163,7 +163,7 @@ def loss(source: Array, target: Array, saved: DType, dtype: DType) -> tuple[Arra
         >>> lost.tolist()
         [False, True]
     """
-    if not (_is_floating(saved) and _is_floating(dtype)):
+    if not may_round(saved, dtype):
         back = target.astype(saved.numpy)
         return (back != source) | ((target < 0) != (source < 0)), 0.0
     wide: Any = np.complex128 if "c" in (_kind(saved), _kind(dtype)) else np.float64
@@ -183,6 +183,11 @@ def is_castable(saved: DType, wanted: DType) -> bool:
     if kinds[0] in "iu":
         return kinds[1] in "iuf"
     return kinds[0] in _FLOATING and kinds[0] == kinds[1]
+
+
+def may_round(saved: DType, wanted: DType) -> bool:
+    """Whether a conversion from one element type to another may round numbers. Integers are equal afterwards, or refused."""
+    return _is_floating(saved) and _is_floating(wanted)
 
 
 def _is_floating(dtype: DType) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from milepost.bundle import BundleReader, CastingReader, is_castable
+from milepost.bundle import BundleReader, CastingReader, is_castable, may_round
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.take import Take
 from milepost.engine.translation import AS_SAVED, Translation
@@ -26,12 +26,16 @@ _SHAPE_TOO: Final = "the shape differs too"
 
 
 def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation) -> None:
-    """Makes the reader convert numbers to the element types of the live objects, if the translation allows it."""
+    """Makes the reader convert numbers to the element types of the live objects, if the translation allows it.
+
+    An object that accepts integers of another type converts them itself, without a loss. A plain value takes the saved type.
+    """
     for take in takes:
         for value, key in take.values:
             if key in reader:
                 saved = reader.saved(key).dtype
-                fits = saved is value.dtype or saved in value.accepts
+                fits = saved is value.dtype or type(take.obj) is PlainLeaf
+                fits = fits or (saved in value.accepts and not may_round(saved, value.dtype))
                 if not fits and is_castable(saved, value.dtype) and translation.casts(key):
                     reader.cast(key, value.dtype)
 

@@ -4,7 +4,7 @@ A number in a tree may be a Python number in one program and an array without di
 example, changes with the first compiled step. So each takes the saved value of the other, if it can hold it.
 
 A learning rate that the program has set to a Python number is a fraction, which an array may have to round. Arrays in trees of JAX
-do so, because JAX rounds a Python number wherever it meets an array. Other objects refuse it.
+do so, because JAX rounds a Python number wherever it meets an array. Other objects refuse it unless the restore has ``cast``.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ def scalar_like(dtype: np.dtype[Any], array: Array, *, rounded: bool) -> Array:
     saved = array[()]
     is_near = array.dtype.kind in "fc" and bool(np.isfinite(new))
     if new.astype(array.dtype)[()] != saved and saved == saved and not (rounded and is_near):
-        raise _does_not_fit(saved, array, str(dtype))
+        raise _does_not_fit(saved, array, str(dtype), "; to round it, pass cast=True to the restore" if is_near else "")
     return new
 
 
-def _does_not_fit(element: Any, array: Array, live: str) -> MismatchError:
+def _does_not_fit(element: Any, array: Array, live: str, convert: str = "") -> MismatchError:
     return MismatchError(
         "a saved number does not fit the live one",
         expected=f"one that {live} can hold, which is the live type",
         found=f"{element!s}, saved as {array.dtype}",
-        remedy="give the live number the saved type",
+        remedy=f"give the live number the saved type{convert}",
     )

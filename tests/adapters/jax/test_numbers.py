@@ -67,3 +67,24 @@ def test_a_number_that_the_live_array_cannot_hold_is_refused(path, saved, live):
 def test_an_array_of_another_element_type_is_not_rounded(path):
     with pytest.raises(milepost.MismatchError, match="does not fit"):
         carried(path, np.array(0.1), jnp.float32(0))
+
+
+@pytest.mark.parametrize(
+    ("saved", "live"),
+    [
+        (jnp.float32(0.1), jnp.bfloat16(0)),
+        (np.array(0.1), jnp.float32(0)),
+        (np.array(0.1), np.zeros((), np.float32)),
+        (0.1, jnp.float32(0)),
+    ],
+    ids=["float32 to bfloat16", "float64 to float32", "arrays of NumPy", "Python"],
+)
+def test_cast_converts_what_has_no_dimensions_and_says_the_loss(path, saved, live):
+    found, status = carried(path, saved, live, cast=True)
+    assert found == np.asarray(saved).astype(live.dtype)
+    (entry,) = [entry for entry in status.report() if entry.key.startswith("x/")]
+    assert entry.note.startswith("converted; the largest relative error is ")
+
+
+def test_cast_leaves_integers_to_the_number_that_holds_more_of_them(path):
+    assert carried(path, np.uint64(2**63 + 3), 0, cast=True)[0] == 2**63 + 3

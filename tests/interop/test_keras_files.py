@@ -87,6 +87,68 @@ class TestRestore:
         with pytest.raises(milepost.MismatchError, match="build the model"):
             milepost.load_weights(keras.Sequential([keras.layers.Dense(5)]), file)
 
+    @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+    def test_a_compiled_model_that_is_not_built_is_an_error(self, tmp_path, file, optimizer):
+        """Its optimizer has variables that are in the file, and its layers have none."""
+
+        def made():
+            net = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])
+            net.compile(optimizer, "mse")
+            return net
+
+        net = made()
+        net.fit(X, np.ones((5, 2), np.float32), verbose=0)
+        path = tmp_path / file.name
+        (net.save_weights if path.name.endswith("weights.h5") else net.save)(path)
+        fresh = made()
+        with pytest.raises(milepost.MismatchError, match="not built"):
+            milepost.load_weights(fresh, path)
+        assert int(fresh.optimizer.iterations) == 0
+
+    def test_a_layer_that_is_not_built_can_be_left_out(self, tmp_path):
+        class Net(keras.Model):
+            def __init__(self, extra):
+                super().__init__()
+                self.used, self.extra, self.uses_extra = keras.layers.Dense(3), keras.layers.Dense(3), extra
+
+            def call(self, inputs):
+                return self.extra(self.used(inputs)) if self.uses_extra else self.used(inputs)
+
+        net, fresh = Net(True), Net(False)
+        net(X), fresh(X)
+        net.save_weights(tmp_path / "a.weights.h5")
+        with pytest.raises(milepost.MismatchError, match=r"(?s)not built.*key: extra/vars/"):
+            milepost.load_weights(fresh, tmp_path / "a.weights.h5")
+        milepost.load_weights(fresh, tmp_path / "a.weights.h5", ignore="extra").assert_consumed()
+        np.testing.assert_array_equal(fresh.used.get_weights()[0], net.used.get_weights()[0])
+
+    def test_a_layer_is_found_by_a_property_of_the_saved_name(self, tmp_path):
+        class Net(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense = keras.layers.Dense(3)
+
+            def call(self, inputs):
+                return self.dense(inputs)
+
+        class Renamed(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.a_dense = keras.layers.Dense(3)
+
+            @property
+            def dense(self):
+                return self.a_dense
+
+            def call(self, inputs):
+                return self.dense(inputs)
+
+        net, fresh = Net(), Renamed()
+        net(X), fresh(X)
+        net.save_weights(tmp_path / "a.weights.h5")
+        milepost.load_weights(fresh, tmp_path / "a.weights.h5").assert_consumed()
+        np.testing.assert_array_equal(outputs(fresh), outputs(net))
+
     def test_only_a_part(self, saved):
         fresh = model()
         before = outputs(fresh)

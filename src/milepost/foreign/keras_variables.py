@@ -28,7 +28,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
         The variables by key, or None if Keras does not save the object in files of its own.
 
     Raises:
-        MismatchError: The object has no variable that the file has.
+        MismatchError: The object has no variable that the file has, or a layer that the file has variables for is not built.
         UnsupportedError: The object is of Keras 2.
     """
     keras = sys.modules.get("keras")
@@ -51,14 +51,27 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
     if not leaves:
         return {}
     if file.layers is None:
-        live = own_files.variables_by_path(obj)
-        found = {
-            key: live[name]
-            for path, key in leaves.items()
-            if (name := path.replace(_FORMER, _LAYERS, 1) if path.startswith(_FORMER) else path) in live
+        keys = {
+            _LAYERS + path[len(_FORMER) :] if path.startswith(_FORMER) else path: key for path, key in leaves.items()
         }
+        live, lacking = own_files.variables_called(obj, keys)
+        found = {keys[path]: variable for path, variable in live.items()}
+        unbuilt = {keys[path]: layer for path, layer in lacking.items()}
     else:
         found = _in_order(file, own_files.layers_in_order(obj), own_files.optimizer_variables(obj))
+        layer = own_files.unbuilt_layer(obj)
+        of_layers = (key for _, each in file.layers for key in each if key in leaves.values())
+        unbuilt = {} if layer is None else {key: layer for key in of_layers if key not in found}
+    if unbuilt:
+        key, layer = next(iter(unbuilt.items()))
+        raise MismatchError(
+            "a layer that this file of Keras has variables for is not built, so it has none; nothing was changed",
+            key=key,
+            file=file.path,
+            expected="a built object, since Keras names its variables only then",
+            found=f"the {type(layer).__name__} {layer.name!r}, which is not built",
+            remedy="build the model, as by a call, before the restore; to leave the layer as it is, pass ignore with its name in the file",
+        )
     if not found.keys() & leaves.values():
         raise MismatchError(
             "the live object has none of the variables that this file of Keras holds",

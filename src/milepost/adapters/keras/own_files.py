@@ -10,10 +10,20 @@ An object names its variables in ``save_own_variables``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from milepost.adapters.keras.private import BaseOptimizer, KerasSaveable, Variable, to_snake_case, walk_saveable
+from milepost.adapters.keras.private import (
+    BaseOptimizer,
+    KerasSaveable,
+    Layer,
+    Variable,
+    to_snake_case,
+    walk_saveable,
+)
+
+_VARS: Final = "vars"
+"""The name below an object under which Keras has the variables that the object names itself."""
 
 
 def is_saveable(obj: Any) -> bool:
@@ -32,14 +42,40 @@ def variables_by_path(root: Any) -> dict[str, Any]:
             continue
         seen.add(id(obj))
         if isinstance(obj, KerasSaveable):
-            found.update((_joined(path, f"vars/{name}"), each) for name, each in _own_variables(obj).items())
-            below = [(_joined(path, name), each) for name, each in walk_saveable(obj)]
-        else:
-            below = [(_joined(path, name), each) for name, each in _members(obj)]
-        pending += [
-            (name, each) for name, each in reversed(below) if isinstance(each, (KerasSaveable, list, dict, tuple))
-        ]
+            found.update((_joined(path, f"{_VARS}/{name}"), each) for name, each in _own_variables(obj).items())
+        pending += [(_joined(path, name), each) for name, each in reversed(list(_below(obj)))]
     return found
+
+
+def variables_called(root: Any, paths: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The variables below an object that have some paths. An object may be reached by several, such as by an attribute and a property.
+
+    Args:
+        root: The object.
+        paths: The paths, as a ``.weights.h5`` file has them.
+
+    Returns:
+        The variables by path; and for each path without one that leads to a layer that is not built, this layer.
+    """
+    found: dict[str, Any] = {}
+    unbuilt: dict[str, Any] = {}
+    pending: list[tuple[Any, list[tuple[str, str]]]] = [(root, [(path, path) for path in paths])]
+    while pending:
+        obj, wanted = pending.pop()
+        own = _own_variables(obj) if isinstance(obj, KerasSaveable) else {}
+        further: dict[str, list[tuple[str, str]]] = {}
+        for path, rest in wanted:
+            name, _, after = rest.partition("/")
+            if name == _VARS and after in own:
+                found[path] = own[after]
+            else:
+                further.setdefault(name, []).append((path, after))
+        for name, each in _below(obj) if further.keys() - {_VARS} else ():
+            if name in further:  # Keras uses the first one of a name
+                pending.append((each, further.pop(name)))
+        if isinstance(obj, Layer) and not obj.built:
+            unbuilt.update((path, obj) for each in further.values() for path, _ in each)
+    return found, unbuilt
 
 
 def layers_in_order(model: Any) -> list[tuple[str, Sequence[Any]]]:
@@ -48,6 +84,12 @@ def layers_in_order(model: Any) -> list[tuple[str, Sequence[Any]]]:
         (layer.name, [*layer.trainable_weights, *layer.non_trainable_weights]) for layer in getattr(model, "layers", ())
     ]
     return [(name, weights) for name, weights in found if weights]
+
+
+def unbuilt_layer(model: Any) -> Any:
+    """The model, or a layer of it, that is not built. None if all are."""
+    layers = [model, *getattr(model, "layers", ())]
+    return next((each for each in layers if isinstance(each, Layer) and not each.built), None)
 
 
 def optimizer_variables(model: Any) -> Sequence[Any]:
@@ -62,6 +104,13 @@ def _own_variables(obj: Any) -> Mapping[str, Any]:
     if hasattr(obj, "save_own_variables"):
         obj.save_own_variables(given)
     return {name: each for name, each in given.items() if isinstance(each, Variable)}
+
+
+def _below(obj: Any) -> Iterator[tuple[str, Any]]:
+    """The objects and containers that Keras visits below another one, with their names."""
+    for name, each in walk_saveable(obj) if isinstance(obj, KerasSaveable) else _members(obj):
+        if isinstance(each, (KerasSaveable, list, dict, tuple)):
+            yield name, each
 
 
 def _members(container: Any) -> Iterable[tuple[str, Any]]:

@@ -111,6 +111,15 @@ class AssignedParam(TINY.ParamAdapter):
         return param
 
 
+class RemovingMomentum(TINY.MomentumAdapter):
+    def before_make_slot(self, optimizer, variable, name):
+        former = dict(optimizer.velocity)
+        return lambda: optimizer.velocity.update(former)
+
+    def removable_slots(self, optimizer, saved):
+        return [(variable, "velocity") for variable in optimizer.velocity]
+
+
 def objects(*, built, stepped):
     layer, optimizer = TINY.Dense(2), TINY.Momentum()
     layer.scale = np.float32(1)
@@ -189,7 +198,7 @@ def test_a_restore(recorder, options):
     checkpoint = milepost.Checkpoint(**objects(built=False, stepped=True))
     recorder.take()
     checkpoint.read("ckpt", options).expect_partial()
-    check(recorder.take(), "restore", but={"before_make_slot", "make_slot"})
+    check(recorder.take(), "restore", but={"before_make_slot", "make_slot", "drop_slot"})
 
 
 def test_a_restore_that_makes_a_slot_variable(recorder, options):
@@ -198,8 +207,30 @@ def test_a_restore_that_makes_a_slot_variable(recorder, options):
     checkpoint.read("ckpt", options).expect_partial()
     lines = documented("restore")
     *called, last = lines_of(recorder.take(), lines)
-    assert called == [{*line.methods} - {"slot_fits", "stand_ins", "on_deferred"} for line in lines[:-1]]
+    of_removed, others = {"before_make_slot", "drop_slot"}, {"slot_fits", "stand_ins", "on_deferred"}
+    assert called == [
+        {*line.methods} - (others if {*line.methods} != of_removed else of_removed) for line in lines[:-1]
+    ]
     assert last == set(), "nothing is deferred"
+
+
+def test_a_restore_that_removes_slot_variables(recorder):
+    options = milepost.CheckpointOptions(storage=MemoryStorage())
+    with registered(recorder.adapter(RemovingMomentum)):
+        milepost.Checkpoint(**objects(built=True, stepped=False)).write("ckpt", options)
+        checkpoint = milepost.Checkpoint(**objects(built=True, stepped=True))
+        recorder.take()
+        checkpoint.read("ckpt", options)
+    names = [name for _, name in recorder.take()]
+    walk = slice(names.index("removable_slots") + 1, names.index("may_refuse"))
+    assert {*names[walk]} >= {"children", "slot_names", "slot"}
+    del names[walk]
+    assert names[names.index("replace") :] == [
+        "replace",
+        *("before_make_slot", "drop_slot") * 2,
+        *("on_restored",) * 4,
+    ]
+    assert checkpoint.optimizer.velocity == {}
 
 
 def test_a_deferred_restore(recorder, options):
@@ -210,7 +241,7 @@ def test_a_deferred_restore(recorder, options):
     calls = recorder.take()
     assert [name for _, name in calls] == [
         *("stand_ins", "children"),
-        *("values", "has_slots", "slot", "before_make_slot", "make_slot", "values"),
+        *("values", "has_slots", "slot", "before_make_slot", "make_slot", "values", "has_slots", "has_slots"),
         *("may_refuse", "may_refuse"),
         *("before_assign", "assign") * 2,
         *("on_restored", "on_restored", "on_restored"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,8 @@ from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
+_STATE: Final = re.compile(r"(?:^|[/.])state[/.]")
+"""Names of the state of a PyTorch optimizer."""
 _MOST_LISTED: Final = 5
 _KEPT: Final = "not in the file; the live value stays, and load_state_dict of PyTorch accepts this too"
 
@@ -67,6 +70,7 @@ class ForeignRestoration(Restoration):
         graph: Its object graph, made for the live objects.
         options: As for `Restoration`.
         findings: The notes that the report adds.
+        optimizers: The nodes of optimizers all of whose state is in the file.
         rounds: As for `Restoration`.
         translated: As for `Restoration`.
     """
@@ -77,11 +81,16 @@ class ForeignRestoration(Restoration):
         graph: ObjectGraph,
         options: CheckpointOptions,
         findings: Findings,
+        optimizers: Collection[int],
         rounds: Rounds | None = None,
         translated: Translated = UNTRANSLATED,
     ) -> None:
         super().__init__(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
         self._findings = findings
+        self._optimizers = optimizers
+
+    def _holds_slots(self, node: int) -> bool:
+        return node in self._optimizers
 
     def _account_of_saved(
         self, deferred: Collection[int], living: Iterable[tuple[int, Any]], *, with_matched: bool = True
@@ -157,6 +166,7 @@ def foreign_restoration(
         graph,
         options,
         Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
+        () if any(map(_STATE.search, left_out)) else builder.optimizers,
         rounds,
         Translated(translation, left_out),
     )

@@ -26,6 +26,7 @@ from milepost.engine.take import Take, new_take
 from milepost.engine.together.own_values import OwnGraph, refuse_another_number
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.engine.undo import raise_explained
+from milepost.engine.unsaved_slots import Unsaved
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_of, values_of
 from milepost.graph.containers import ListWrapper
@@ -88,6 +89,7 @@ class Match:
         takes: The objects that take values.
         deferred: The nodes whose objects do not exist yet.
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
+        unsaved: The live slot variables that the checkpoint does not have.
         fresh: Identities of the slot variables that optimizers made for the match. They have no old values.
         unused: For bound nodes, names of saved values that the live object does not have, or does not take.
         contradicted: Nodes whose live object takes the values of another node, each with that other node.
@@ -108,6 +110,7 @@ class Match:
     takes: list[Take] = field(default_factory=list)
     deferred: list[Deferred] = field(default_factory=list)
     made_slots: list[Callable[[], object]] = field(default_factory=list)
+    unsaved: list[Unsaved] = field(default_factory=list)
     fresh: set[int] = field(default_factory=set)
     unused: dict[int, set[str]] = field(default_factory=dict)
     contradicted: dict[int, int] = field(default_factory=dict)
@@ -181,6 +184,10 @@ class Matcher:
         match = Match(growth, node != 0, any_restore_since(self._uid), {node: obj})
         try:
             self._match_below(operation, match, node, obj, attached)
+            if not self._skip_slots:
+                if self.slot_nodes:
+                    self._match_slots(operation, match)
+                self._find_unsaved(operation, match)
             for number in match.bindings.keys() & self._of_each_process:
                 refuse_another_number(self._nodes[number].values, *self._member)
         except BaseException as error:
@@ -258,8 +265,6 @@ class Matcher:
                     for name, child in live.items()
                     if name not in found and (is_whole or isinstance(child, PLAIN_PLACES))
                 ]
-        if self.slot_nodes and not self._skip_slots:
-            self._match_slots(operation, match)
 
     def _match_stand_in(
         self,
@@ -420,6 +425,26 @@ class Matcher:
                 variable = self._either(match, variable_node)
                 if variable is not None:
                     self._match_slot(operation, match, obj, variable, name, slot_node)
+
+    def _find_unsaved(self, operation: Operation, match: Match) -> None:
+        """Finds the live slot variables that the checkpoint does not have, of each optimizer that was bound in this match."""
+        kinds = {kind: operation.adapter_of_type(kind) for kind in set(map(type, match.bindings.values()))}
+        owners = {kind: each for kind, each in kinds.items() if each and "removable_slots" in each.overrides}
+        bindings, bound = match.bindings, self._bound
+        for node, owner in bindings.items() if owners else ():
+            adapter = owners.get(type(owner))
+            if adapter is None or not adapter.has_slots(owner):
+                continue
+            saved = {
+                (id(bindings[variable] if variable in bindings else bound[variable]), name)
+                for variable, name, _ in self._nodes[node].slots
+            }
+            names = [edge.name for edge in self._nodes[node].children]
+            match.unsaved += [
+                Unsaved(node, owner, variable, name)
+                for variable, name in adapter.removable_slots(owner, names)
+                if variable is None or (id(variable), name) not in saved
+            ]
 
     def _either(self, match: Match, node: int) -> Any:
         return match.bindings[node] if node in match.bindings else self._bound[node]

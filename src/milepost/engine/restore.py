@@ -38,9 +38,11 @@ from milepost.engine.report import Outcome, Report, sorted_report
 from milepost.engine.reshaped import check_reshaped
 from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.engine.undo import Undo, raise_explained
+from milepost.engine.unsaved_slots import located, remove
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.omissions import is_at_or_below
 from milepost.graph.operation import Operation
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class Restoration(MatchedRestore):
             RefusedError: An object or its framework raised an error for a value.
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
+        self._find_removed(match, operation)
         self.begins_at(operation.root)
         try:
             rounds = self._rounds
@@ -174,7 +177,27 @@ class Restoration(MatchedRestore):
             match.takes, match.deferred = [], []
             self._remember(match, (), {})
             return child
+        bound = {id(obj) for _, obj in self._bound.living()} if match.unsaved else ()
+        match.unsaved = [each for each in match.unsaved if id(each.variable) in bound]
         return self._run(operation, match, pause).get(id(child), child)
+
+    def _holds_slots(self, node: int) -> bool:
+        """Whether the file has all slot variables that a saved optimizer had."""
+        return True
+
+    def _find_removed(self, match: Match, operation: Operation) -> None:
+        """Finds which of the slot variables that the checkpoint lacks are to be removed, and which the arguments leave alone."""
+        unsaved = [each for each in match.unsaved if self._holds_slots(each.node)]
+        match.unsaved = []
+        if not unsaved:
+            return
+        try:
+            for each, path in located(unsaved, operation):
+                if not (self._translated.leaves_alone(path) or is_at_or_below(path, self._allow_unsaved)):
+                    match.unsaved.append(each)
+        except BaseException as error:
+            match.undo()
+            raise_explained(error, self.reader.prefix, complete=True)
 
     def _has_slots_below(self, node: int) -> bool:
         """Whether a node or one below it is an optimizer with saved slot variables."""
@@ -242,6 +265,7 @@ class Restoration(MatchedRestore):
             successors = deliver(
                 operation, self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first
             )
+            remove(match.unsaved, undo)
             takers = [take.obj for take in match.takes]
             if successors:
                 takers = [successors.get(id(obj), obj) for obj in takers]
@@ -298,6 +322,7 @@ class Restoration(MatchedRestore):
             MilepostError: A live object does not say what it holds, or an optimizer cannot make a slot variable.
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
+        self._find_removed(match, operation)
         misfits = Report(self.reader.prefix, ())
         try:
             try:
@@ -324,7 +349,7 @@ class Restoration(MatchedRestore):
         try:
             living = self._bound.living()
             saved = self._account_of_saved(self._with_below(each.node for each in match.deferred), living)
-            live = self._account_of_live(operation, living)
+            live = self._account_of_live(operation, [*living, *((-1, each.slot) for each in match.unsaved)])
         finally:
             self._forget(match, takers, before, [])
         named = {entry.key for entry in misfits}

@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
 from milepost.engine.arguments import wrong
 from milepost.engine.unused_names import UnusedNames, warn_of_unused_name
 from milepost.errors import MilepostError, UntrackableError
-from milepost.graph.keys import ATTRIBUTES
+from milepost.graph.keys import ATTRIBUTES, SLOT
 
 Rename = Mapping[str, str] | Sequence[tuple[str, str]] | Callable[[str], str | None]
 """New names of saved values; see `milepost.Checkpoint.restore`."""
@@ -286,6 +286,20 @@ class Translated:
     translation: Translation = AS_SAVED
     left_out: Sequence[str] = ()
     nones: frozenset[str] = frozenset()
+
+    def leaves_alone(self, slot: str) -> bool:
+        """Whether the slot variable at a path keeps what it has: the arguments leave out its variable, or itself.
+
+        Args:
+            slot: The path. If ``rename`` leaves out the variable, its saved name counts as its live one.
+        """
+        if self.translation.leaves_alone(slot):
+            return True
+        return slot.partition(SLOT)[0].replace(".", "/") in self._names_left_out
+
+    @cached_property
+    def _names_left_out(self) -> frozenset[str]:
+        return frozenset(key.partition(ATTRIBUTES)[0].replace(".", "/") for key in self.left_out)
 
 
 UNTRANSLATED: Final = Translated()

@@ -92,6 +92,7 @@ class GraphBuilder:
         notes: By key, where a value comes from that is not in the file.
         left_out: By key, functions that the file names in the state of a scheduler. The live scheduler has them itself.
         kept: Numbers of live objects that keep their values although the file has none, as in PyTorch.
+        optimizers: The nodes of optimizers of PyTorch.
     """
 
     def __init__(self, reader: ForeignReader, live: LiveGraph) -> None:
@@ -107,6 +108,7 @@ class GraphBuilder:
         self.objects: dict[int, HeldObject] = {}
         self.notes: dict[str, str] = {}
         self.kept: list[int] = []
+        self.optimizers: set[int] = set()
         self.left_out: dict[str, str] = {}
         self._numbers = {id(obj): number for number, obj in enumerate(live.objects)}
         self._parents: dict[int, tuple[int, str]] = {}
@@ -337,6 +339,7 @@ class GraphBuilder:
     def _add_optimizer(self, node: int, live: int, item: Item) -> None:
         optimizer = self._live.objects[live]
         state = OptimizerState(item, optimizer, self._find)
+        self.optimizers.add(node)
         draft = self._drafts[node]
         for name, child in item.children.items():
             if name not in ("state", "param_groups"):

@@ -55,11 +55,13 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     - each object that has no child for a saved edge, by any name: ``stand_ins``
     - each saved slot variable: ``has_slots`` and ``slot``; if there is one, ``slot_fits``, else ``before_make_slot`` and ``make_slot``;
       then ``values`` of it
+    - each optimizer: ``has_slots``, ``removable_slots``
     - the check of types and shapes, which calls nothing
     - each object that values are assigned to: ``may_refuse``
     - the check of all bytes, which calls nothing; so far no value has changed
     - each of these objects, those that may refuse first: ``before_assign``, ``assign``
     - the holders, if anything has got a successor: ``children``, ``replace``
+    - each slot variable that is removed: ``before_make_slot``, ``drop_slot``
     - each value that is deferred for a child or slot variable, its holder: ``on_deferred``
     - each object of the match, nearest first: ``on_restored``
     - each object for which anything is deferred: ``aliases``, to see what older restores have deferred there
@@ -97,7 +99,8 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     instead of ``make_slot``, if one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and
     ``new_array`` wherever milepost looks for arrays in lists and dicts; ``of_first_process`` for each object before its
     values, in a save of several processes; ``converted`` for each object that was restored, before an optimizer that
-    comes later; ``reshaped`` for each object of the match, after the check, if a saved shape does not fit.
+    comes later; ``reshaped`` for each object of the match, after the check, if a saved shape does not fit; the first four lines of
+    a save, if ``removable_slots`` has listed any that the checkpoint does not have.
 
     Example:
         >>> import milepost, numpy as np

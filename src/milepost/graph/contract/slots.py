@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from milepost.tensor import TensorSpec
@@ -60,12 +60,31 @@ class Slots:
     def before_make_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
         """Called before `make_slot`. Returns a function that undoes `make_slot`.
 
-        An adapter that overrides `slot_fits` overrides it too, because the function must put back the replaced slot variable.
+        An adapter that overrides `slot_fits` or `removable_slots` overrides it too, because the function must put back the slot
+        variable that was replaced or removed.
         """
         return lambda: self.drop_slot(obj, variable, name)
 
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
-        """Removes the slot variable that `make_slot` made, because the restore failed or was a dry run."""
+        """Removes a slot variable: one that `make_slot` made, because the restore failed or was a dry run, or one of
+        `removable_slots` that was not saved.
+        """
+
+    def removable_slots(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[Any, str]]:
+        """Variable and name of each slot variable that this optimizer has now and could do without, because it makes it again.
+
+        A restore of the optimizer removes those of them that the checkpoint does not have, as the framework's own load does. For
+        each, it calls `before_make_slot` and `drop_slot` when all values are restored. Slot variables that are not listed stay, as do
+        those that the arguments of the restore leave alone.
+
+        State that belongs to no variable is a child of the optimizer. It is listed with None as the variable, and the name of the
+        child.
+
+        Args:
+            obj: The optimizer.
+            saved: Names of the saved children.
+        """
+        return ()
 
     def share_slot(self, obj: Any, variable: Any, name: str, slot: Any) -> Callable[[], object] | None:
         """Uses the slot variable of another variable for this variable too, because one was saved for both.

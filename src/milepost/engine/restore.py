@@ -309,7 +309,17 @@ class Restoration(MatchedRestore):
                 names: set[str | SlotKey] = {edge.name for edge in saved.children}
                 names |= {aliases[edge.name] for edge in saved.children if edge.name in aliases}
                 names |= {(id(self._bound[variable]), name) for variable, name, _ in saved.slots}
+                if not self._skip_slots:
+                    names |= self._deferred_slots_of_bound(obj)
                 supersede(obj, names, self.uid)
+
+    def _deferred_slots_of_bound(self, owner: Any) -> set[SlotKey]:
+        """The slot variables that any restore has deferred on an optimizer, of the variables that this one has bound."""
+        deferred = {
+            name: found[0].variable for name, found in deferred_on(owner).items() if type(name) is tuple and found
+        }
+        bound = {id(obj) for _, obj in self._bound.living()} if deferred else ()
+        return {name for name, variable in deferred.items() if id(variable) in bound}
 
     def preview(self, operation: Operation) -> Report:
         """The report that `restore` would give. No object changes, and no value is read, except to compare two of one live object.

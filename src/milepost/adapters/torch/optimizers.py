@@ -20,7 +20,8 @@ state cannot be divided, because one tensor is in several parts of it::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -212,18 +213,37 @@ class OptimizerAdapter(Adapter):
 
     def before_make_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
         obj = unwrapped(obj)
+        if variable is None:
+            return partial(obj.state.update, _common_state(obj))
         if variable not in obj.state or name not in obj.state[variable]:
             return lambda: self.drop_slot(obj, variable, name)
-        value = obj.state[variable][name]
+        state = obj.state[variable]
+        former = dict(state)
 
         def put_back() -> None:
-            obj.state[variable][name] = value
+            obj.state[variable] = state
+            state.clear()
+            state.update(former)
 
         return put_back
 
+    def removable_slots(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[Any, str]]:
+        obj = unwrapped(obj)
+        if STATE_DICT in saved or _is_saved_whole(obj):
+            return
+        for parameter, state in obj.state.items():
+            if isinstance(parameter, torch.Tensor):
+                for name in state:
+                    yield parameter, name
+        if _COMMON not in saved and _common_state(obj):
+            yield None, _COMMON
+
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
         obj = unwrapped(obj)
-        if variable in obj.state:
+        if variable is None:
+            for key in _common_state(obj):
+                del obj.state[key]
+        elif variable in obj.state:
             obj.state[variable].pop(name, None)
             if not obj.state[variable]:
                 del obj.state[variable]
@@ -349,6 +369,9 @@ def _common_state(optimizer: Any) -> dict[Any, Any]:
 
 
 def _set_common_state(optimizer: Any, state: Any) -> None:
+    for key in _common_state(optimizer):
+        if key not in state:
+            del optimizer.state[key]
     optimizer.state.update(state)
 
 

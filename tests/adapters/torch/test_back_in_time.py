@@ -1,0 +1,230 @@
+"""A run that goes back to an earlier checkpoint has the optimizer state of that checkpoint, and no other."""
+
+import copy
+
+import pytest
+
+import milepost
+from milepost.checkpoint.checkpoint import view_of
+from milepost.engine import restore as restoration
+from milepost.engine.load import preview
+from milepost.engine.options import resolved
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = pytest.importorskip("torch.nn")
+
+
+def made():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    return net, torch.optim.Adam(net.parameters(), lr=0.1)
+
+
+def steps(net, optimizer, count=2):
+    losses = []
+    for number in range(count):
+        optimizer.zero_grad()
+        loss = net(torch.linspace(-1, 1, 6).reshape(2, 3) * (number + 1)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def before_the_first_step(directory):
+    """A net and an optimizer that was saved before its first step, and has made two since, with the losses of these."""
+    net, optimizer = made()
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(directory / "c")
+    return net, optimizer, checkpoint, path, steps(net, optimizer)
+
+
+def held(optimizer):
+    """The state as it is: the tensors themselves, in their order."""
+    return [(id(each), [(name, id(value)) for name, value in state.items()]) for each, state in optimizer.state.items()]
+
+
+def test_state_that_was_not_saved_is_removed(tmp_path):
+    net, optimizer, checkpoint, path, losses = before_the_first_step(tmp_path)
+    checkpoint.read(path)
+    assert not optimizer.state
+    assert steps(net, optimizer) == losses
+
+
+def test_state_that_was_removed_counts_as_matched(tmp_path, recwarn):
+    *_, checkpoint, path, _ = before_the_first_step(tmp_path)
+    status = checkpoint.read(path).assert_consumed().assert_existing_objects_matched()
+    assert status.report().complete
+    assert [str(each.message) for each in recwarn] == []
+
+
+def test_a_preview_removes_nothing_and_reports_what_the_restore_does(tmp_path):
+    _, optimizer, checkpoint, path, _ = before_the_first_step(tmp_path)
+    before = held(optimizer)
+    found = preview(path, lambda: view_of(checkpoint), resolved(milepost.CheckpointOptions()))
+    assert held(optimizer) == before
+    assert found.to_dict() == checkpoint.read(path).report().to_dict()
+
+
+def test_state_of_parameters_that_were_frozen_at_the_save_is_removed(tmp_path):
+    net, optimizer = made()
+    net[0].requires_grad_(False)
+    steps(net, optimizer)
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    net[0].requires_grad_(True)
+    losses = steps(net, optimizer)
+    optimizer.zero_grad()
+    checkpoint.read(path).assert_consumed()
+    assert list(optimizer.state) == list(net[1].parameters())
+    assert steps(net, optimizer) == losses
+
+
+def test_one_value_of_a_parameters_state_that_was_not_saved_is_removed(tmp_path):
+    net, optimizer = made()
+    steps(net, optimizer)
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    optimizer.state[net[0].weight]["extra"] = torch.ones(())
+    optimizer.state[net[0].bias]["number"] = 5
+    checkpoint.read(path).assert_consumed()
+    assert {tuple(state) for state in optimizer.state.values()} == {("step", "exp_avg", "exp_avg_sq")}
+
+
+def test_common_state_that_was_not_saved_is_removed(tmp_path):
+    net, optimizer = made()
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    first = checkpoint.write(tmp_path / "first")
+    optimizer.state["count"] = 1
+    second = checkpoint.write(tmp_path / "second")
+    optimizer.state["other"] = 2
+    checkpoint.read(second).assert_consumed()
+    assert optimizer.state == {"count": 1}
+    checkpoint.read(first).assert_consumed()
+    assert optimizer.state == {}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"ignore": "optimizer"},
+        {"only": "net"},
+        {"rename": lambda name: None if name.startswith("optimizer") else name},
+        {"options": milepost.CheckpointOptions(experimental_skip_slot_variables=True)},
+    ],
+)
+def test_a_restore_of_weights_alone_touches_no_state(tmp_path, arguments):
+    net, optimizer, checkpoint, path, _ = before_the_first_step(tmp_path)
+    before, copies = held(optimizer), copy.deepcopy(optimizer.state_dict())
+    saved = milepost.load_checkpoint(path).get_tensor("net/0/weight/.ATTRIBUTES/VARIABLE_VALUE")
+    checkpoint.read(path, **arguments).expect_partial()
+    assert net[0].weight.tolist() == saved.tolist()
+    assert held(optimizer) == before
+    assert str(optimizer.state_dict()) == str(copies)
+
+
+def test_a_checkpoint_without_the_optimizer_touches_no_state(tmp_path):
+    net, optimizer = made()
+    path = milepost.Checkpoint(net=net).write(tmp_path / "c")
+    steps(net, optimizer)
+    before = held(optimizer)
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path).expect_partial()
+    assert held(optimizer) == before
+
+
+@pytest.mark.parametrize("kind", ["own", "torch"])
+@pytest.mark.parametrize(
+    "arguments", [{"ignore": "net/1"}, {"rename": lambda name: None if name.startswith("net/1") else name}]
+)
+def test_state_of_a_parameter_that_is_left_alone_stays(tmp_path, kind, arguments):
+    net, optimizer, checkpoint, path, _ = before_the_first_step(tmp_path)
+    if kind == "torch":
+        of_its_own, other = made()
+        path = str(tmp_path / "c.pt")
+        torch.save({"net": of_its_own.state_dict(), "optimizer": other.state_dict()}, path)
+    checkpoint.read(path, **arguments).expect_partial()
+    assert list(optimizer.state) == list(net[1].parameters())
+
+
+def test_state_of_a_parameter_that_the_checkpoint_does_not_cover_stays(tmp_path):
+    net, optimizer = made()
+    checkpoint = milepost.Checkpoint(net=net[0], optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    steps(net, optimizer)
+    checkpoint.read(path).expect_partial()
+    assert list(optimizer.state) == list(net[1].parameters())
+
+
+def test_state_that_may_be_unsaved_stays(tmp_path):
+    net, optimizer, checkpoint, path, _ = before_the_first_step(tmp_path)
+    name = "net/0/weight/.OPTIMIZER_SLOT/optimizer/exp_avg"
+    checkpoint.read(path, milepost.CheckpointOptions(allow_unsaved=[name]))
+    assert [list(state) for state in optimizer.state.values()] == [["exp_avg"]]
+    assert list(optimizer.state) == [net[0].weight]
+
+
+def test_state_is_put_back_if_the_restore_fails(tmp_path, monkeypatch):
+    _, optimizer, checkpoint, path, _ = before_the_first_step(tmp_path)
+    before = held(optimizer)
+    inside = [id(state) for state in optimizer.state.values()]
+
+    def fail(*arguments):
+        assert not optimizer.state
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(restoration.Restoration, "_remember", fail)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.read(path)
+    assert held(optimizer) == before
+    assert [id(state) for state in optimizer.state.values()] == inside
+
+
+def test_a_newer_restore_without_state_ends_the_wait_for_that_of_an_older_one(tmp_path):
+    net, optimizer, checkpoint, path, losses = before_the_first_step(tmp_path)
+    later = checkpoint.write(tmp_path / "later")
+    net, optimizer = made()
+    optimizer.param_groups[0]["params"] = []
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    checkpoint.read(later).expect_partial()
+    checkpoint.read(path).expect_partial()
+    optimizer.param_groups[0]["params"] = list(net.parameters())
+    assert steps(net, optimizer) == losses
+
+
+@pytest.mark.parametrize("state", ["empty", "partial"])
+def test_a_file_of_torch_save_removes_state_as_well(tmp_path, state):
+    net, optimizer = made()
+    if state == "partial":
+        net[0].requires_grad_(False)
+        steps(net, optimizer)
+        net[0].requires_grad_(True)
+    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "c.pt")
+    losses = steps(net, optimizer)
+    optimizer.zero_grad()
+    status = milepost.Checkpoint(net=net, optimizer=optimizer).read(str(tmp_path / "c.pt")).assert_consumed()
+    assert list(optimizer.state) == ([] if state == "empty" else list(net[1].parameters()))
+    assert status.report().complete
+    assert steps(net, optimizer) == losses
+
+
+def test_a_file_of_torch_save_whose_state_is_ignored_touches_none(tmp_path):
+    net, optimizer = made()
+    net[0].requires_grad_(False)
+    steps(net, optimizer)
+    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "c.pt")
+    net[0].requires_grad_(True)
+    steps(net, optimizer)
+    before = held(optimizer)
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    checkpoint.read(str(tmp_path / "c.pt"), ignore="optimizer/state").expect_partial()
+    assert held(optimizer) == before
+
+
+def test_a_directory_of_dcp_removes_state_as_well(tmp_path):
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+    net, optimizer = made()
+    dcp.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, checkpoint_id=tmp_path / "dcp")
+    losses = steps(net, optimizer)
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(str(tmp_path / "dcp")).assert_consumed()
+    assert not optimizer.state
+    assert steps(net, optimizer) == losses

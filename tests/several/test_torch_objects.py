@@ -178,6 +178,53 @@ results["sharded after the restore"] = torch.equal(plain.model[0].weight.full_te
 plain.optimizer = momentum(plain.model)
 attempt("optimizer after that", lambda: bool(plain.read(at("trained"), options=opts()).assert_consumed()))
 """
+_PLAIN = """
+class Whole(torch.optim.Optimizer):
+    # keeps plain tensors for each parameter: one that is the same on all processes, and one of the size of its own shard
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            state, whole, shard = self.state[p], p.grad.full_tensor(), p.grad.to_local()
+            if not state:
+                state["whole"] = torch.zeros_like(whole).T if whole.ndim == 2 else torch.zeros_like(whole)
+                state["gram"], state["shard"] = torch.eye(len(whole)), torch.zeros_like(shard)
+            state["whole"] += whole.T
+            state["gram"] += torch.outer(whole.reshape(len(whole), -1)[:, 0], whole.reshape(len(whole), -1)[:, 0])
+            state["shard"] += shard
+            update = torch.linalg.solve(state["gram"], state["whole"].T)
+            p.sub_(distribute_tensor(update, p.device_mesh, p.placements), alpha=0.01)
+            p.to_local().sub_(state["shard"], alpha=0.1)
+
+def kinds(optimizer):
+    return [(name, type(each).__name__, list(each.shape), each.stride()) for state in optimizer.state.values() for name, each in state.items()]
+
+def whole(seed):
+    model = sharded(seed)
+    return model, Whole(model.parameters())
+
+model, optimizer = whole(10)
+train(model, optimizer)
+own = dict(each_process=[f"model/{name}/.OPTIMIZER_SLOT/optimizer/shard" for name in ("0/weight", "0/bias", "2/weight", "2/bias")])
+
+def write_own(name, **objects):
+    return Checkpoint(**objects).write(at(name), options=opts(**own)) == at(name)
+
+attempt("plain written", lambda: write_own("plain", model=model, optimizer=optimizer))
+results["plain kinds"] = [kinds(optimizer)]
+results["plain losses"] = [[train(model, optimizer) for _ in range(2)]]
+fresh, its = whole(11)
+attempt("plain read", lambda: read("plain", model=fresh, optimizer=its))
+results["plain kinds"].append(kinds(its))
+attempt("plain written again", lambda: write_own("plain again", model=fresh, optimizer=its))
+results["plain losses"].append([train(fresh, its) for _ in range(2)])
+before = {name: each for state in its.state.values() for name, each in state.items()}
+attempt("plain read again", lambda: read("plain again", model=fresh, optimizer=its))
+results["plain in place"] = all(each is before[name] for state in list(its.state.values())[-1:] for name, each in state.items())
+results["plain losses"].append([train(fresh, its) for _ in range(2)])
+"""
 _ORDERS = """
 import warnings
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
@@ -273,7 +320,9 @@ def directory(tmp_path_factory):
 @pytest.fixture(scope="module")
 def two(directory):
     """What each of two processes has found."""
-    program = _BEGIN + f"OPTIMIZERS = {OPTIMIZERS!r}\n" + _GATHERED + _VALUES + _OPTIMIZERS + _ORDERS + _REPLICATED
+    program = (
+        _BEGIN + f"OPTIMIZERS = {OPTIMIZERS!r}\n" + _GATHERED + _VALUES + _OPTIMIZERS + _PLAIN + _ORDERS + _REPLICATED
+    )
     return run(program, 2, directory, TORCH)
 
 
@@ -378,6 +427,21 @@ def test_an_optimizer_without_state_gets_that_of_its_parameters(two, name):
         assert any(kind == "DTensor" for _, kind, _ in made) or name == "ASGD"
         one, other = each[f"{name} losses"]
         assert one == other
+
+
+def test_plain_tensors_in_the_state_of_dtensors_stay_plain(two):
+    for each in two:
+        assert (each["plain written"], each["plain read"]) == (True, True)
+        saved, made = each["plain kinds"]
+        assert made == saved
+        assert {kind for _, kind, *_ in made} == {"Tensor"}
+
+
+def test_state_of_each_process_can_be_trained_saved_and_restored_again(two):
+    for each in two:
+        assert (each["plain written again"], each["plain read again"], each["plain in place"]) == (True, True, True)
+        expected, *others = each["plain losses"]
+        assert others == [expected, expected]
 
 
 def test_what_is_made_after_the_restore_gets_its_values(two):

@@ -228,3 +228,81 @@ def test_a_directory_of_dcp_removes_state_as_well(tmp_path):
     milepost.Checkpoint(net=net, optimizer=optimizer).read(str(tmp_path / "dcp")).assert_consumed()
     assert not optimizer.state
     assert steps(net, optimizer) == losses
+
+
+LAYOUTS = {
+    "contiguous": lambda: nn.Conv2d(3, 4, 3),
+    "channels last": lambda: nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last),
+    "channels last, one pixel": lambda: nn.Conv2d(3, 4, 1).to(memory_format=torch.channels_last),
+    "channels last, three dimensions": lambda: nn.Conv3d(3, 4, 3).to(memory_format=torch.channels_last_3d),
+    "transposed": lambda: with_weight(torch.randn(4, 3).T),
+    "with gaps": lambda: with_weight(torch.randn(4, 6)[:, ::2]),
+    "permuted": lambda: with_weight(torch.randn(2, 3, 4).permute(2, 0, 1)),
+}
+
+
+def with_weight(tensor):
+    net = nn.Module()
+    net.weight = nn.Parameter(tensor)
+    net.forward = lambda: net.weight.square()
+    return net
+
+
+def stepped(net, optimizer):
+    for parameter in net.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_moments_of_any_layout_stay_the_same_tensors(tmp_path, layout):
+    net = LAYOUTS[layout]()
+    optimizer = torch.optim.Adam(net.parameters())
+    stepped(net, optimizer)
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    saved = copy.deepcopy([*optimizer.state.values()])
+    stepped(net, optimizer)
+    tensors = [each for state in optimizer.state.values() for each in state.values()]
+    where = [(each.data_ptr(), each.stride()) for each in tensors]
+    checkpoint.read(path).assert_consumed()
+    now = [each for state in optimizer.state.values() for each in state.values()]
+    assert all(one is other for one, other in zip(now, tensors, strict=True))
+    assert [(each.data_ptr(), each.stride()) for each in now] == where
+    assert all(
+        torch.equal(a[name], b[name]) for a, b in zip(saved, optimizer.state.values(), strict=True) for name in a
+    )
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_moments_of_another_layout_take_the_saved_strides(tmp_path, last):
+    net = nn.Conv2d(3, 4, 3)
+    optimizer = torch.optim.Adam(net.parameters())
+    stepped(net, optimizer)
+    state, formats = optimizer.state[net.weight], [torch.contiguous_format, torch.channels_last]
+    state["exp_avg"] = state["exp_avg"].to(memory_format=formats[last])
+    strides, value = state["exp_avg"].stride(), state["exp_avg"].clone()
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    state["exp_avg"] = torch.zeros_like(value).to(memory_format=formats[not last])
+    checkpoint.read(path).assert_consumed()
+    assert optimizer.state[net.weight]["exp_avg"].stride() == strides
+    assert torch.equal(optimizer.state[net.weight]["exp_avg"], value)
+
+
+def test_moments_that_took_other_strides_are_put_back_if_the_restore_fails(tmp_path, monkeypatch):
+    net = nn.Conv2d(3, 4, 3)
+    optimizer = torch.optim.Adam(net.parameters())
+    stepped(net, optimizer)
+    state = optimizer.state[net.weight]
+    state["exp_avg"] = state["exp_avg"].to(memory_format=torch.channels_last)
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    present = state["exp_avg"] = torch.rand(4, 3, 3, 3)
+    pointer, strides, value = present.data_ptr(), present.stride(), present.clone()
+    monkeypatch.setattr(restoration.Restoration, "_remember", lambda *arguments: 1 / 0)
+    with pytest.raises(milepost.RefusedError):
+        checkpoint.read(path)
+    assert optimizer.state[net.weight]["exp_avg"] is present
+    assert (present.data_ptr(), present.stride()) == (pointer, strides)
+    assert torch.equal(present, value)

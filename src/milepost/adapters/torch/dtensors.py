@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from milepost.adapters.torch.hints import PLAIN
 from milepost.adapters.torch.layouts import STRIDES
 from milepost.adapters.torch.leaves import GRADIENT
 from milepost.adapters.torch.local_shards import (
@@ -40,7 +41,7 @@ class DTensorAdapter(Adapter):
     """`torch.distributed.tensor.DTensor`, also as a parameter."""
 
     leaf = True
-    hints = frozenset({STRIDES, GRADIENT})
+    hints = frozenset({STRIDES, GRADIENT, PLAIN})
 
     def handles(self, kind: type) -> bool:
         return is_dtensor_type(kind)

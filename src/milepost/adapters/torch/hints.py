@@ -1,4 +1,9 @@
-"""Which tensors are saved with more than their values, because a restore needs it to make them again: `layouts` and `leaves`."""
+"""Which tensors are saved with more than their values, because a restore needs it to make them again: `layouts` and `leaves`.
+
+The state of a DTensor parameter may be a plain tensor, which no mesh divides. That is saved too::
+
+    net/weight/.OPTIMIZER_SLOT/optimizer/L/.ATTRIBUTES/plain      a boolean, which is true
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import torch
 
 from milepost.graph.by_identity import ByIdentity
 
+PLAIN: Final = "plain"
 hints_of: Final[ByIdentity[frozenset[str]]] = ByIdentity()
 """The names of what `keep_hint` was called with, for each tensor that it was called for."""
 

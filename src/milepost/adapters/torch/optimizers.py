@@ -8,7 +8,8 @@
 
 State does not exist before the first step. A restore makes it, with the saved types, shapes and strides, which may differ from the
 parameter's. State that exists is restored in place if it has the same type, shape and strides. State of a DTensor is made on its
-mesh: with its placements if it has its shape, and otherwise whole on every process, as PyTorch makes it; numbers are plain tensors.
+mesh: with its placements if it has its shape, and otherwise whole on every process, as PyTorch makes it. It is plain if it was plain,
+and if it is a number.
 
 A parameter in the state is restored as a parameter (`leaves`).
 
@@ -29,7 +30,8 @@ import torch
 from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
-from milepost.adapters.torch.layouts import STRIDES, keep_layout, unlike_layout
+from milepost.adapters.torch.hints import PLAIN, keep_hint
+from milepost.adapters.torch.layouts import STRIDES, is_made_alike, keep_layout, unlike_layout
 from milepost.adapters.torch.leaves import GRADIENT, is_leaf_with_gradient, keep_gradient
 from milepost.adapters.torch.local_shards import home_of_shard, is_dtensor, new_dtensor
 from milepost.adapters.torch.memory import saved_dtype, stored_as
@@ -53,7 +55,7 @@ _COMMON: Final = "state"
 _SAVED_WHOLE: Final = "saved whole"
 """The key of the view that records whether the state of an optimizer had to be saved as a whole when it was last examined."""
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
-_HINTS: Final = frozenset({STRIDES, GRADIENT})
+_HINTS: Final = frozenset({STRIDES, GRADIENT, PLAIN})
 _PLAIN: Final = torch.optim.Optimizer
 _CHANGING: Final = torch.optim.LBFGS
 """The class whose state may be a number after one step and a tensor after the next."""
@@ -142,8 +144,11 @@ class OptimizerAdapter(Adapter):
         value = obj.state[variable][name]
         if not isinstance(value, torch.Tensor) or isinstance(obj, _CHANGING) or refusal_of(value) is not None:
             return _part(obj, variable, name)
-        if not is_dtensor(value) and unlike_layout(value, variable):
-            keep_layout(value)
+        if not is_dtensor(value):
+            if is_dtensor(variable) and value.ndim:
+                keep_hint(value, PLAIN)
+            elif unlike_layout(value, variable):
+                keep_layout(value)
         if is_leaf_with_gradient(value) and _group_of(obj, value) is None:
             keep_gradient(value)
         return value
@@ -166,7 +171,8 @@ class OptimizerAdapter(Adapter):
                 remedy="let the optimizer take one step before the restore",
             )
         shape = spec.shape[: len(spec.shape) - len(stored_as(dtype).trailing)]
-        if is_dtensor(variable) and shape:
+        is_plain = PLAIN in saved or not is_dtensor(variable)
+        if not is_plain and shape:
             obj.state[variable][name] = slot = new_dtensor(variable, shape, dtype)
             return slot
         device = home_of_shard(variable) if is_dtensor(variable) else home_of(variable)
@@ -175,7 +181,7 @@ class OptimizerAdapter(Adapter):
         if STRIDES in saved:
             slot = torch.empty(shape, dtype=dtype, device=device)
             keep_layout(slot)
-        elif shape == tuple(variable.shape):
+        elif shape == tuple(variable.shape) and not is_dtensor(variable):
             slot = torch.empty_like(variable, dtype=dtype, device=device, requires_grad=False)
         else:
             slot = torch.empty(shape, dtype=dtype, device=device)
@@ -198,10 +204,13 @@ class OptimizerAdapter(Adapter):
         if (stored.dtype, (*value.shape, *stored.trailing)) != (spec.dtype, spec.shape):
             return False
         if is_dtensor(value):
-            return True
+            return PLAIN not in saved
         if GRADIENT in saved and not is_leaf_with_gradient(value):
             return False
-        return STRIDES not in saved and value.is_contiguous() and not unlike_layout(value, variable)
+        if STRIDES in saved:
+            keep_layout(value)  # so that it gets other memory if the saved strides, which are read later, are others
+            return True
+        return is_dtensor(variable) or is_made_alike(value, variable)
 
     def share_slot(self, obj: Any, variable: Any, name: str, slot: Any) -> Callable[[], object] | None:
         obj = unwrapped(obj)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from milepost.adapters.torch.hints import hints_of
+from milepost.adapters.torch.hints import PLAIN, hints_of
 from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, strides_to_save
 from milepost.adapters.torch.leaves import GRADIENT, before_gradient, gradient_to_save, set_gradient
 from milepost.adapters.torch.local_shards import ORDINARY
@@ -42,7 +42,7 @@ class TensorAdapter(Adapter):
     """`torch.Tensor`, `torch.nn.Parameter`, and subclasses that consist of several tensors."""
 
     leaf = True
-    hints = frozenset({STRIDES, GRADIENT})
+    hints = frozenset({STRIDES, GRADIENT, PLAIN})
     array_type = "torch.Tensor"
 
     def handles(self, kind: type) -> bool:
@@ -78,6 +78,8 @@ class TensorAdapter(Adapter):
         gradient = gradient_to_save(obj) if GRADIENT in kept else None
         if gradient is not None:
             values = [*values, Value(GRADIENT, _BOOL, gradient.shape, gradient, skipped_by_tensorflow=True)]
+        if PLAIN in kept:
+            values = [*values, Value(PLAIN, _BOOL, (), np.array(True), skipped_by_tensorflow=True)]
         return values
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
@@ -85,21 +87,25 @@ class TensorAdapter(Adapter):
             # It is assigned only if it is reshaped, and then gets other memory.
             former = obj.data
             return lambda: setattr(obj, "data", former)
-        put_back = super().before_assign(obj)
-        if GRADIENT not in (hints_of.get(obj) or ()):
+        put_back, kept = super().before_assign(obj), hints_of.get(obj) or ()
+        if not kept:
             return put_back
-        become_again = before_gradient(obj)
+        former = obj.data
+        become_again = before_gradient(obj) if GRADIENT in kept else None
 
         def put_all_back() -> None:
+            if obj.data_ptr() != former.data_ptr():
+                obj.data = former
             put_back()
-            become_again()
+            if become_again is not None:
+                become_again()
 
         return put_all_back
 
     def assign(self, obj: Any, arrays: Mapping[str, Any]) -> Any:
         strides, gradient = arrays.get(STRIDES), arrays.get(GRADIENT)
         kept: Collection[str] = ()
-        if strides is not None or gradient is not None:
+        if not self.hints.isdisjoint(arrays):
             arrays = {name: array for name, array in arrays.items() if name not in self.hints}
             kept = hints_of.get(obj) or ()
         if gradient is not None and GRADIENT in kept:
@@ -110,7 +116,7 @@ class TensorAdapter(Adapter):
             return obj
         if len(parts) == 1 and obj.is_meta:
             return _materialised(obj, next(iter(arrays.values())), strides)
-        if strides is not None and STRIDES in kept:
+        if strides is not None and STRIDES in kept and strides.tolist() != list(obj.stride()):
             obj.data = empty_with_strides(obj, obj.device, strides)
             parts = _parts(obj)
         if len(parts) == 1 and not obj.is_contiguous() and _overlaps_itself(obj):

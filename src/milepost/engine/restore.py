@@ -311,6 +311,8 @@ class Restoration(MatchedRestore):
                 names |= {(id(self._bound[variable]), name) for variable, name, _ in saved.slots}
                 if not self._skip_slots:
                     names |= self._deferred_slots_of_bound(obj)
+                if adapter is not None and adapter.saved_whole and not self._translated.left_out:
+                    names |= deferred_on(obj).keys()
                 supersede(obj, names, self.uid)
 
     def _deferred_slots_of_bound(self, owner: Any) -> set[SlotKey]:

@@ -1,6 +1,7 @@
 """A run that goes back to an earlier checkpoint has the optimizer state of that checkpoint, and no other."""
 
 import copy
+import pickle
 
 import pytest
 
@@ -12,6 +13,7 @@ from milepost.engine.options import resolved
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = pytest.importorskip("torch.nn")
+late_groups = pytest.importorskip("milepost.adapters.torch.late_groups")
 
 
 def made():
@@ -306,3 +308,102 @@ def test_moments_that_took_other_strides_are_put_back_if_the_restore_fails(tmp_p
     assert optimizer.state[net.weight]["exp_avg"] is present
     assert (present.data_ptr(), present.stride()) == (pointer, strides)
     assert torch.equal(present, value)
+
+
+def frozen_first():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    return net, torch.optim.SGD(net[1].parameters(), 0.1, momentum=0.9)
+
+
+def unfreeze(net, optimizer, **settings):
+    optimizer.add_param_group({"params": list(net[0].parameters()), **settings})
+
+
+def saved_with_two_groups(directory):
+    net, optimizer = frozen_first()
+    unfreeze(net, optimizer, lr=0.25)
+    steps(net, optimizer)
+    path = milepost.Checkpoint(net=net, optimizer=optimizer).write(directory / "c")
+    return net, optimizer, path
+
+
+def test_a_group_that_is_added_after_the_restore_has_its_hyperparameters_at_once(tmp_path):
+    *_, path = saved_with_two_groups(tmp_path)
+    net, optimizer = frozen_first()
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path)
+    unfreeze(net, optimizer, lr=0.75)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.25]
+
+
+def test_what_the_program_sets_in_a_group_that_it_has_added_stays(tmp_path):
+    net, optimizer, path = saved_with_two_groups(tmp_path)
+    expected, its = frozen_first()
+    status = milepost.Checkpoint(net=expected, optimizer=its).read(path)
+    unfreeze(expected, its)
+    for each in (optimizer, its):
+        each.param_groups[1]["lr"] = 0.5
+    assert steps(net, optimizer) == steps(expected, its)
+    assert its.param_groups[1]["lr"] == 0.5
+    status.assert_consumed()
+
+
+def test_the_group_of_an_optimizer_inside_another_one_has_its_hyperparameters_at_once(tmp_path):
+    class Around(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner, self.param_groups, self.state, self.defaults = inner, inner.param_groups, inner.state, {}
+
+        def add_param_group(self, group):
+            self.inner.add_param_group(group)
+
+    net, inner, path = saved_with_two_groups(tmp_path)
+    net, inner = frozen_first()
+    optimizer = Around(inner)
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path)
+    unfreeze(net, optimizer)
+    assert optimizer.param_groups[1]["lr"] == 0.25
+
+
+def test_a_group_that_is_refused_is_not_added(tmp_path):
+    *_, path = saved_with_two_groups(tmp_path)
+    net, optimizer = frozen_first()
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    checkpoint.read(path).expect_partial()
+    for file in tmp_path.glob("c.*"):
+        file.unlink()
+    with pytest.raises(milepost.CheckpointNotFoundError):
+        unfreeze(net, optimizer)
+    assert len(optimizer.param_groups) == 1
+
+
+def test_pytorchs_own_function_is_back_when_nothing_waits_for_groups(tmp_path):
+    late_groups._waiting.clear()  # of other tests
+    late_groups._look_again()
+    add = torch.optim.Optimizer.add_param_group
+    *_, path = saved_with_two_groups(tmp_path)
+    net, optimizer = frozen_first()
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path)
+    assert torch.optim.Optimizer.add_param_group is not add
+    unfreeze(net, optimizer)
+    assert torch.optim.Optimizer.add_param_group is add
+
+
+def test_an_optimizer_that_waits_for_groups_is_copied_and_pickled_as_before(tmp_path):
+    *_, path = saved_with_two_groups(tmp_path)
+    net, optimizer = frozen_first()
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path).expect_partial()
+    for other in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+        other.add_param_group({"params": [torch.ones(1)], "lr": 0.75})
+        assert other.param_groups[1]["lr"] == 0.75
+
+
+def test_a_newer_restore_without_a_group_ends_the_wait_of_an_older_one_for_it(tmp_path):
+    net, optimizer = frozen_first()
+    steps(net, optimizer)
+    before = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "before")
+    *_, path = saved_with_two_groups(tmp_path)
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    checkpoint.read(path).expect_partial()
+    checkpoint.read(before)
+    unfreeze(net, optimizer, lr=0.75)
+    assert optimizer.param_groups[1]["lr"] == 0.75

@@ -9,7 +9,7 @@
 `reshaping`                                      modules that change the shapes of their tensors when they load state
 `optimizers`, `param_groups`, `schedulers`       adapters of optimizers and schedulers
 `generators`                                     adapter of random generators
-`hooks`, `steps`                                 how deferred values are restored: in calls of modules, before steps
+`hooks`, `steps`, `late_groups`                  how deferred values are restored: in calls of modules, before steps, in new groups
 `gradients`                                      whether a step has used the gradients
 `views`                                          parts of objects that are not objects of their own
 `data_parallel`                                  state that modules of data-parallel training hold only temporarily

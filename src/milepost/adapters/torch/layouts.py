@@ -44,7 +44,7 @@ def is_made_alike(value: torch.Tensor, variable: torch.Tensor) -> bool:
     """Whether a value has the strides that a restore gives to it if none were saved."""
     if value.is_contiguous():
         return not unlike_layout(value, variable)
-    return value.shape == variable.shape and torch.empty_like(variable, device="meta").stride() == value.stride()
+    return bool(value.shape == variable.shape and torch.empty_like(variable, device="meta").stride() == value.stride())
 
 
 def keep_layout(tensor: torch.Tensor) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE, as_setting
+from milepost.adapters.torch.late_groups import watch_groups
 from milepost.adapters.torch.plain_tensors import is_plain
 from milepost.adapters.torch.steps import before_step, has_hooks, watch_step
 from milepost.adapters.torch.views import forget_view, view_of
@@ -86,6 +87,8 @@ class Hyperparameter(_View):
 class ParamGroupsAdapter(Adapter):
     """`ParamGroups`."""
 
+    saved_whole = True
+
     def handles(self, kind: type) -> bool:
         return kind is ParamGroups
 
@@ -95,7 +98,8 @@ class ParamGroupsAdapter(Adapter):
             yield str(position), view_of(optimizer, ("group", position), ParamGroup, optimizer, position)
 
     def on_deferred(self, obj: ParamGroups) -> None:
-        watch_step(obj.optimizer(), obj)
+        watch_groups(obj)
+        watch_step(obj.optimizer(), obj)  # for a group that is appended to the list
 
     def on_restored(self, obj: ParamGroups) -> None:
         remember(obj.optimizer())

@@ -14,6 +14,10 @@ class DeferredChildren:
     program asks the status for a report or an assertion, and a save before that fails.
     """
 
+    saved_whole: bool = False
+    """Set if a checkpoint that has such an object has all children that it had. Then a newer restore of it also supersedes children
+    that an older one has deferred and that the newer checkpoint does not have."""
+
     def on_attached(self, obj: Any) -> None:
         """Called when ``obj`` becomes an attribute of a `Checkpoint` or `Module`, and by each save that holds it.
 

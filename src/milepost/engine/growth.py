@@ -5,7 +5,8 @@ restored:
 
 - Missing members are added. A list gets them only if it was saved with nothing but plain values and arrays.
 - A list of plain values that is longer than the saved one is shortened.
-- If a list was saved and the live value is plain, or the other way round, the saved kind replaces the live one.
+- If a list was saved and the live value is plain, or the other way round, the saved kind replaces the live one. A saved None replaces
+  arrays too.
 - A `Checkpoint` gets the attributes that it lacks.
 
 Arrays follow other rules, because the program may make them again:
@@ -36,7 +37,7 @@ from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapp
 from milepost.graph.object_graph import Node
 from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PLAIN_TYPES, PlainLeaf, StateHolder, holds_state, plain_place
-from milepost.graph.plain.values import PLAIN, type_named
+from milepost.graph.plain.values import PLAIN, TYPE_NAMES, is_value, type_named
 from milepost.graph.trees.places import Place, placed
 from milepost.graph.trees.structure import is_tuple, make_tuple, named_tuple_called
 
@@ -44,6 +45,7 @@ _CONTAINERS: Final = {"list": ListWrapper, "dict": DictWrapper, "OrderedDict": O
 _DEEPEST: Final = 100
 """The most levels of tuples in tuples. Deeper ones, which only a damaged graph has, are not made."""
 _ABSENT: Final = object()
+_NONE: Final = TYPE_NAMES[type(None)]
 
 
 class _Change(NamedTuple):
@@ -108,7 +110,8 @@ class Growth:
             return None if is_none else live  # an object of another kind is expected here
         if live is not None:
             present = self._operation.held[live] if isinstance(live, Place) else live
-            if self._fits(present, node) or not _is_plain(present):
+            becomes_none = python == _NONE and is_value(present)
+            if not becomes_none and (self._fits(present, node) or not _is_plain(present)):
                 return live
             if isinstance(live, Place) and live.parent is None and live.holder is not None:
                 holder = live.holder()

@@ -219,8 +219,11 @@ class Matcher:
                 continue
             is_list = isinstance(obj, ListWrapper)
             remaining = match.growth.cut(obj, saved) if is_list else 0
+            is_whole = saved.python == "list"
             if not edges and not holds_state(obj):
-                match.may_lack |= next(live_children(operation, adapter, obj), None) is not None
+                lacking = [child for _, child in live_children(operation, adapter, obj)]
+                match.may_lack |= bool(lacking)
+                match.lacking += lacking if is_whole else ()
                 continue
             live = dict(live_children(operation, adapter, obj))
             if is_list:
@@ -259,7 +262,6 @@ class Matcher:
                     unmatched.append((adapter, names, Deferred(obj, name, child_node, siblings=len(names))))
             if not found.issuperset(live):
                 match.may_lack = True
-                is_whole = is_list and saved.python == "list"
                 match.lacking += [
                     child
                     for name, child in live.items()

@@ -377,9 +377,13 @@ class MatchedRestore(WatchedRestore):
         return entries
 
     def _is_lacking(self, obj: Any) -> bool:
-        """Whether an object existed at the restore, and nothing was saved for it."""
-        reference = self._lacking.get(id(obj))
-        return reference is not None and reference() is obj
+        """Whether an object existed at the restore, and nothing was saved for it or for the tuple or tree that holds it."""
+        while obj is not None:
+            reference = self._lacking.get(id(obj))
+            if reference is not None and reference() is obj:
+                return True
+            obj = obj.parent if isinstance(obj, Place) else None
+        return False
 
     def _later_members(self, live: LiveGraph, bound: Collection[int]) -> Subtrees:
         """Paths of members that the program has added to lists of values since the restore."""

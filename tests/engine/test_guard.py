@@ -23,7 +23,7 @@ def storage() -> MemoryStorage:
     return with_checkpoints(MemoryStorage(), *(f"run/{name}" for name in OF_A_RUN))
 
 
-def with_checkpoints(storage: Any, *prefixes: str) -> Any:
+def with_checkpoints(storage: MemoryStorage, *prefixes: str) -> MemoryStorage:
     for prefix in prefixes:
         Checkpoint(v=Variable(1.0)).write(prefix, CheckpointOptions(storage=storage))
     return storage

@@ -205,7 +205,7 @@ def test_very_deep_graphs_are_no_problem():
     assert len(walk(Operation(root)).objects) == 5001
 
 
-class Skipping(dict):
+class Skipping(dict[str, object]):
     """Holds objects, of which TensorFlow skips those whose names begin with ``_``."""
 
 

@@ -114,13 +114,17 @@ def test_containers_that_cannot_be_tracked_are_warned_of(tmp_path):
         Checkpoint(m=made).write(tmp_path / "ckpt", milepost.CheckpointOptions(strict=True))
 
 
-def test_changing_the_assigned_list_behind_its_wrapper_is_warned_of(tmp_path):
-    """changing the list that was assigned, rather than the attribute, makes saving impossible"""
-    layers = []
-    made = module(layers=layers)
+def test_the_list_that_was_assigned_is_the_state(tmp_path):
+    """changing the list or dict that was assigned, rather than the attribute, makes saving impossible; a restore does not change it"""
+    layers, meta = [], {"epoch": 0}
+    checkpoint = Checkpoint(m=module(layers=layers), meta=meta)
     layers.append(Variable(1.0))
-    with pytest.warns(UntrackedWarning, match="m/layers"):
-        Checkpoint(m=made).write(tmp_path / "ckpt")
+    meta["epoch"] = 3
+    path = checkpoint.write(tmp_path / "ckpt")
+    assert milepost.load_variable(path, "m/layers/0") == 1
+    meta["epoch"] = 4
+    checkpoint.read(path)
+    assert meta["epoch"] == 3
 
 
 def test_latest_checkpoint_verifies_and_falls_back(tmp_path):

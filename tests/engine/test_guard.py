@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from milepost import Checkpoint, CheckpointOptions, Variable
 from milepost.engine.guard import SeriesGuard
 from milepost.errors import CheckpointExistsError
-from milepost.storage import MemoryStorage
+from milepost.storage import MemoryStorage, Storage
 from milepost.storage.local import LOCAL_STORAGE
 
+Made = TypeVar("Made", bound=Storage)
 OF_A_RUN = ("ckpt-1", "ckpt-2", "other-1")
 
 
@@ -23,7 +24,7 @@ def storage() -> MemoryStorage:
     return with_checkpoints(MemoryStorage(), *(f"run/{name}" for name in OF_A_RUN))
 
 
-def with_checkpoints(storage: MemoryStorage, *prefixes: str) -> MemoryStorage:
+def with_checkpoints(storage: Made, *prefixes: str) -> Made:
     for prefix in prefixes:
         Checkpoint(v=Variable(1.0)).write(prefix, CheckpointOptions(storage=storage))
     return storage

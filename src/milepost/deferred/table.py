@@ -333,6 +333,7 @@ class _Table(attach.Deferral):
     """The answers to objects that will get a child, from the table."""
 
     admit = staticmethod(admit)
+    keeps_own = staticmethod(_keeps_own)
 
     def expects(self, holder: Any, name: str | None = None) -> bool:
         edges = deferred_on(holder)

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections import OrderedDict
 from collections.abc import Container, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -165,12 +164,12 @@ class Growth:
             for change, former in reversed(done):
                 _put(change._replace(value=former))
             for holder, members in cut:
-                list.extend(holder, members)
+                holder._put(slice(len(holder), None), members)
 
         undo.add(put_back)
         for holder, length in self.cuts:
             cut.append((holder, holder[length:]))
-            list.__delitem__(holder, slice(length, None))
+            holder._remove(slice(length, None))
         for change in self.changes:
             done.append((change, _present(change.holder, change.name)))
             _put(change)
@@ -223,7 +222,8 @@ class Growth:
                 if _is_plain(present):
                     return False
             elif python in _CONTAINERS:
-                if type(present) is not _CONTAINERS[python]:
+                base = list if python == "list" else dict  # an ordered dict of the program takes the members of a dict
+                if not (type(present) in _CONTAINERS.values() and isinstance(present, base)):
                     return False
             else:
                 members = self._members(number)
@@ -305,17 +305,16 @@ def _put(change: _Change) -> None:
     if type(holder) is ListWrapper:
         number = int(name)
         if value is _ABSENT:
-            list.__delitem__(holder, number)
+            holder._remove(number)
         elif number == len(holder):
-            list.append(holder, value)
+            holder._append(value)
         else:
-            list.__setitem__(holder, number, value)
-    elif isinstance(holder, dict):
-        base = OrderedDict if isinstance(holder, OrderedDict) else dict
+            holder._put(number, value)
+    elif isinstance(holder, (DictWrapper, OrderedDictWrapper)):
         if value is _ABSENT:
-            base.__delitem__(holder, name)
+            holder._remove(name)
         else:
-            base.__setitem__(holder, name, value)
+            holder._put(name, value)
     elif value is _ABSENT:
         object.__delattr__(holder, name)
     else:

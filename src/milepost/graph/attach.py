@@ -31,6 +31,10 @@ class Deferral:
         """Whether a value is deferred for a child of this name, or for any child."""
         return False
 
+    def keeps_own(self, holder: Any, name: str, child: Any) -> bool:
+        """Whether a child that the holder has got already keeps its own value. If so, what is deferred for it is given up."""
+        return True
+
     def before_append(self, members: list[Any]) -> None:
         """Called before a list gets one more member."""
 

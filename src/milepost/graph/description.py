@@ -95,10 +95,11 @@ def _child(value: Any) -> str:
     if value is None or type(value) in (bool, float) or (type(value) is int and value.bit_length() <= 64):
         return repr(value)
     name = shortened(type(value).__name__)
+    of_milepost = type(value).__module__.startswith("milepost.")  # whose methods can be relied on
     if isinstance(value, list):
-        return f"{'list' if type(value).__module__.startswith('milepost.') else name} of {list.__len__(value)}"
+        return f"list of {len(value)}" if of_milepost else f"{name} of {list.__len__(value)}"
     if isinstance(value, dict):
-        return f"{'dict' if type(value).__module__.startswith('milepost.') else name} of {dict.__len__(value)}"
+        return f"dict of {len(value)}" if of_milepost else f"{name} of {dict.__len__(value)}"
     array = np.asarray(value) if kind_of(value) == "milepost.Variable" else value
     if not isinstance(array, np.ndarray):
         return name

@@ -142,21 +142,10 @@ class TensorStateAdapter(StateAdapter):
         return obj
 
 
-class ContainerAdapter(Adapter):
-    """The base of the adapters of lists and dicts, and of their wrappers."""
+class ListAdapter(Adapter):
+    """Lists: edges ``0``, ``1``, ..."""
 
     searched = True
-
-    def unfinished(self, obj: Any) -> Omission | None:
-        changed_outside = getattr(type(obj), "_changed_outside", None)  # of wrappers
-        if changed_outside is None or not changed_outside(obj):
-            return None
-        reason = "the list or dict that was assigned here was changed later, but its tracked copy was not"
-        return Omission(reason, "change the attribute itself, and not the original list or dict", doubtful=True)
-
-
-class ListAdapter(ContainerAdapter):
-    """Lists: edges ``0``, ``1``, ..."""
 
     def handles(self, kind: type) -> bool:
         return kind in (list, ListWrapper)
@@ -169,13 +158,16 @@ class ListAdapter(ContainerAdapter):
         return [pair for pair in pairs if type(pair[1]) in PLAIN or not _among(pair[1], untracked)]
 
     def replace(self, obj: list[Any], changes: Mapping[str, Any]) -> list[Any]:
+        put = obj._put if isinstance(obj, ListWrapper) else obj.__setitem__
         for name, child in changes.items():
-            list.__setitem__(obj, int(name), child)
+            put(int(name), child)
         return obj
 
 
-class DictAdapter(ContainerAdapter):
+class DictAdapter(Adapter):
     """Dicts: edges are the keys that are strings."""
+
+    searched = True
 
     def handles(self, kind: type) -> bool:
         return kind in (dict, OrderedDict, DictWrapper, OrderedDictWrapper)
@@ -205,9 +197,9 @@ class DictAdapter(ContainerAdapter):
         return pairs
 
     def replace(self, obj: dict[Any, Any], changes: Mapping[str, Any]) -> dict[Any, Any]:
-        base = OrderedDict if isinstance(obj, OrderedDict) else dict
+        put = obj._put if isinstance(obj, (DictWrapper, OrderedDictWrapper)) else obj.__setitem__
         for name, child in changes.items():
-            base.__setitem__(obj, name, child)
+            put(name, child)
         return obj
 
 

@@ -122,6 +122,75 @@ def test_the_first_learns_which_process_was_interrupted_after_its_report(tmp_pat
     assert [results[0].problem, results[1], results[2].problem] == [expected, None, expected]
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+def test_who_is_interrupted_after_its_report_is_named_while_the_first_waits_for_another(tmp_path, rank):
+    def work(rounds):
+        exchanged(rounds)
+        if rounds.rank == rank:
+            rounds.report(Message({}))
+            time.sleep(0.7)  # process 0 has read it
+            rounds.fail(KeyboardInterrupt())
+            return None
+        time.sleep(6.0 * (rounds.rank != 0))
+        return exchanged(rounds)
+
+    results = together(work, tmp_path, timeout=20.0)
+    for other in {0, 1, 2} - {rank}:
+        assert results[other][0].problem == f"process {rank} of 3 failed: it was interrupted"
+    assert results[0][1] < 5
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_who_is_interrupted_before_the_processes_have_met_is_named(tmp_path, rank):
+    sessions = sessions_in(tmp_path, 3)
+    interrupted = sessions[rank].coordinator
+    wait = interrupted.wait
+
+    def interrupt(topic, other, timeout):
+        if topic.startswith("join" if rank == 0 else "welcome"):
+            raise KeyboardInterrupt
+        return wait(topic, other, timeout)
+
+    begun, results = time.monotonic(), {}
+
+    def run(number):
+        time.sleep(number / 3)
+        rounds = Rounds(sessions[number], "test", 20)
+        try:
+            if number == rank:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(interrupted, "wait", interrupt)
+                    with pytest.raises(KeyboardInterrupt):
+                        rounds.meet()
+                rounds = Rounds(sessions[number], "next", 20)
+            rounds.meet()
+            exchanged(rounds)
+        except CoordinationError as error:
+            rounds.fail(error)
+            results[number] = error.problem
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in {0, 1, 2} - {rank}:
+        threads[number].join()
+        assert results[number] == f"process {rank} of 3 failed: it was interrupted"
+    assert time.monotonic() - begun < 10
+
+
+def test_a_lost_process_is_named_to_all_by_who_gave_up(tmp_path):
+    def work(rounds):
+        time.sleep(2.0 * (rounds.rank == 1))
+        return exchanged(rounds)
+
+    results = [result.problem for result, _ in together(work, tmp_path, timeout=1.0)]
+    assert results == [
+        "process 1 of 3 did not answer, and this process gave up",
+        "process 0 gave up, because this process (1 of 3) did not answer",
+        "process 1 of 3 did not answer, and process 0 gave up",
+    ]
+
+
 @pytest.mark.parametrize("absent", [0, 1])
 def test_who_does_not_come_is_named_after_the_time_limit(tmp_path, absent):
     results = together(lambda rounds: None if rounds.rank == absent else exchanged(rounds), tmp_path, timeout=0.5)
@@ -198,7 +267,8 @@ def test_who_was_too_late_to_meet_the_others_hears_it_and_takes_part_in_the_next
     for thread in threads:
         thread.join()
     absent = "process 1 of 2 did not answer, and this process gave up"
-    assert seen == {0: [absent, [0, 1]], 1: [absent, [0, 1]]}
+    late = "process 0 gave up, because this process (1 of 2) did not answer"
+    assert seen == {0: [absent, [0, 1]], 1: [late, [0, 1]]}
 
 
 def test_messages_of_earlier_operations_are_removed(tmp_path):

@@ -5,7 +5,7 @@
     hello    := {"run": RUN, "count": NUMBER}                     of process 0. ``RUN`` is its own number; it counts how often it has posted
     join     := {"own": OWN, "run": RUN}                          of another process, once it has heard this hello
     welcome  := {"run": RUN, "own": {RANK: OWN}}                  of process 0, when all have joined; under ``welcome/`` RANK // 256
-    refusal  := {"own": {RANK: OWN}, "failed": ERROR, "number": NUMBER}    the same topic: some have not joined in this operation
+    refusal  := {"own": {RANK: OWN}, "lost": [RANK], "number": NUMBER}     the same topic: these have not joined in this operation
 
 What connects the processes may hold messages of an earlier run. `torchrun` for example starts processes again after a failure, and
 keeps its store. So each process draws a random number, its own. Process 0 counts those that answer its own number, and the others
@@ -24,7 +24,6 @@ from typing import Any, Final
 
 from milepost.coordination import Coordinator
 from milepost.coordination.polling import poll
-from milepost.engine.together.problems import error_of, facts_of
 from milepost.errors import CoordinationError
 
 _HELLO: Final = "hello"
@@ -45,10 +44,12 @@ class Meeting:
 
     Attributes:
         run: What the topics of this run begin with; empty until the processes have met.
+        heard: On another process than process 0, the number of process 0 once it has come; else empty.
     """
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.run = ""
+        self.heard = ""
         self._coordinator = coordinator
         self._own = os.urandom(8).hex()
         self._lock = threading.Lock()
@@ -57,7 +58,7 @@ class Meeting:
         self,
         number: int,
         timeout: float,
-        lost: Callable[[list[int]], CoordinationError],
+        lost: Callable[[list[int], int], CoordinationError],
         posted: Callable[[str], object],
     ) -> None:
         """Waits until all processes have come, if they have not met yet.
@@ -65,7 +66,7 @@ class Meeting:
         Args:
             number: The number of the operation.
             timeout: Seconds after which a process that has not come counts as lost.
-            lost: Makes the error for processes that have not come.
+            lost: Makes the error for processes that have not come. It is given them and the process that gave up.
             posted: Called with each topic, to be cleared when the operation has ended.
 
         Raises:
@@ -83,7 +84,7 @@ class Meeting:
         self,
         number: int,
         timeout: float,
-        lost: Callable[[list[int]], CoordinationError],
+        lost: Callable[[list[int], int], CoordinationError],
         posted: Callable[[str], object],
     ) -> str:
         joined: dict[int, str] = {}
@@ -103,8 +104,8 @@ class Meeting:
             self._post(_HELLO, {"run": self._own, "count": f"{number}.{count}"})
             if poll(look, max(min(timeout / _BEATS, end - time.monotonic()), 0), _SHORTEST, _LONGEST):
                 break
-        error = lost(missing) if missing else None
-        facts = {"run": self._own} if error is None else {"failed": facts_of(error), "number": number}
+        error = lost(missing, 0) if missing else None
+        facts: dict[str, Any] = {"run": self._own} if error is None else {"lost": missing, "number": number}
         for first in range(0, self._coordinator.size, _WELCOMED):
             own = {rank: joined[rank] for rank in range(first, first + _WELCOMED) if rank in joined}
             if own:
@@ -115,7 +116,7 @@ class Meeting:
         posted(_HELLO)
         return self._own
 
-    def _follow(self, number: int, timeout: float, lost: Callable[[list[int]], CoordinationError]) -> str:
+    def _follow(self, number: int, timeout: float, lost: Callable[[list[int], int], CoordinationError]) -> str:
         coordinator = self._coordinator
         heard: Mapping[str, Any] = {}
         end = time.monotonic() + timeout
@@ -125,6 +126,7 @@ class Meeting:
             hello = self._heard(_HELLO, 0)
             if hello != heard:
                 if hello and hello["run"] != heard.get("run"):
+                    self.heard = hello["run"]
                     self._post(_JOIN, {"own": self._own, "run": hello["run"]})
                 heard, end = hello, time.monotonic() + timeout
             welcome = self._heard(_welcome(coordinator.rank), 0)
@@ -137,9 +139,9 @@ class Meeting:
         with suppress(Exception):  # a message that is not cleared does no harm
             coordinator.clear(_JOIN)
         if welcome is None:
-            raise lost([0])
-        if "failed" in welcome:
-            raise error_of(welcome["failed"])
+            raise lost([0], coordinator.rank)
+        if "lost" in welcome:
+            raise lost(welcome["lost"], 0)
         run: str = welcome["run"]
         return run
 

@@ -6,12 +6,13 @@
     round     := report of each process except 0, decision of process 0
     topic     := RUN "/" NUMBER "/" STEP     of a report or decision: the numbers of the operation and of the round in it
     progress  := RUN "/" NUMBER "/progress"  the topic of a message that is posted again for as long as its process makes progress
+    failure   := RUN "/" NUMBER "/failed"    the topic of the error of a process except 0, which process 0 may see after its report
     message   := length:u32 facts data       little-endian; ``facts`` is JSON of this length, ``data`` is the rest
 
 ``RUN`` tells the messages of this run from those of earlier ones (`milepost.engine.together.meeting`). Operations are numbered in the
 order in which a program begins them. In a round every process reports, process 0 decides, and all
 processes get the decision. A process that fails reports its error. Process 0 then decides that the operation has failed, and all
-processes raise an error. No process waits forever. A process counts as lost if it has reported nothing and shown no progress for the
+processes raise an error. Process 0 looks for errors also while it waits for another process. No process waits forever. A process counts as lost if it has reported nothing and shown no progress for the
 time limit. Then the operation has failed.
 """
 
@@ -41,6 +42,10 @@ _SOON: Final = 2.0
 """Seconds in which a process that has given up a save says why."""
 _SHORTEST, _LONGEST = 0.01, 0.1
 """Seconds between two looks for that: few at first, then more."""
+_FIRST_PAUSE: Final = 0.5
+"""Seconds that process 0 waits for one process before it looks whether another one has failed. Then the pauses grow."""
+_LOOKS: Final = 100
+"""How many processes it looks at in a second of these pauses, at most."""
 
 
 class Message(NamedTuple):
@@ -161,6 +166,8 @@ class Rounds:
         self.number = session.begin(self)
         self._reported: dict[str, Any] | None = None
         """The report of another process that failed. All processes get it."""
+        self._given_up: list[int] = []
+        """The processes that did not answer this one."""
         self._beats = 0
         self._beats_seen: dict[int, bytes | None] = {}
 
@@ -185,8 +192,12 @@ class Rounds:
                 session.posted(number, f"{session.meeting.run}{number}/0")
         except BaseException as error:
             self._ended = True
-            if self.leads:
-                session.has_not_met(self.number, self._failure(error).encode())
+            failure, run = self._failure(error).encode(), session.meeting.heard
+            session.has_not_met(self.number, failure)
+            if run:  # process 0 has come, and may wait for this process
+                with suppress(Exception):  # as in `fail`
+                    self._coordinator.post(f"{run}/{self.number}/0", failure)
+                    session.posted(self.number, f"{run}/{self.number}/0")
             raise
 
     def agree(self) -> None:
@@ -242,7 +253,7 @@ class Rounds:
             self._coordinator.clear(topic)
         if _FAILED in decision.facts:
             self._ended = True
-            raise error_of(decision.facts[_FAILED], decision.facts["who"])
+            raise self._error_in(decision.facts)
         return decision
 
     def check(self) -> None:
@@ -251,7 +262,7 @@ class Rounds:
         decision = None if message is None else Message.decode(message)
         if decision is not None and _FAILED in decision.facts:
             self._ended = True
-            raise error_of(decision.facts[_FAILED], decision.facts["who"])
+            raise self._error_in(decision.facts)
 
     def collect(self) -> list[Message]:
         """Waits for the reports of all other processes. Process 0 calls this, and then `tell`.
@@ -269,8 +280,7 @@ class Rounds:
                 self._session.clear_before(min([self._session.first_running(self), *running]))
         for rank, report in enumerate(reports, 1):
             if _FAILED in report.facts:
-                self._reported = report.facts
-                raise error_of(report.facts[_FAILED], self._who(rank))
+                raise self._error_of_other(report.facts)
             if report.facts["what"] != self._what:
                 raise CoordinationError(
                     "the processes do different things, and nothing was changed",
@@ -288,19 +298,13 @@ class Rounds:
             The error, which all processes then get; None if no other process says that it failed, or all say that another one is lost.
         """
 
-        def look() -> tuple[int, dict[str, Any]] | None:
-            for rank in range(1, self.size):
-                message = self._look(self._topic(), rank, 0)
-                facts = {} if message is None else Message.decode(message).facts
-                if _FAILED in facts and facts[_FAILED]["kind"] != CoordinationError.__name__:
-                    return rank, facts
-            return None
-
-        found = poll(look, min(self._timeout, _SOON), _SHORTEST, _LONGEST)
-        if found is None:
-            return None
-        rank, self._reported = found
-        return error_of(self._reported[_FAILED], self._who(rank))
+        found = poll(
+            lambda: self._failure_of_other(besides=CoordinationError.__name__),
+            min(self._timeout, _SOON),
+            _SHORTEST,
+            _LONGEST,
+        )
+        return None if found is None else self._error_of_other(found)
 
     def tell(self, decision: Message) -> None:
         """Tells all processes the decision. Process 0 calls this."""
@@ -323,8 +327,11 @@ class Rounds:
         if self._ended:
             return
         self._ended = True
+        failure = self._failure(error)
         with suppress(Exception):  # a process that this message does not reach counts this one as lost
-            self._post(self._topic(), self._failure(error))
+            if not self.leads:  # process 0 may have read the report of this round already
+                self._post(self._failures(), failure)
+            self._post(self._topic(), failure)
 
     @contextmanager
     def working(self, progress: Callable[[], object]) -> Iterator[None]:
@@ -353,7 +360,34 @@ class Rounds:
 
     def _failure(self, error: BaseException) -> Message:
         """What the other processes are told if this one has failed."""
-        return Message(self._reported or {_FAILED: facts_of(error), "who": self._who(self.rank), "what": self._what})
+        facts = {_FAILED: facts_of(error), "who": self._who(self.rank), "rank": self.rank, "what": self._what}
+        return Message(self._reported or {**facts, "lost": self._given_up})
+
+    def _failure_of_other(self, *, besides: str | None = None) -> dict[str, Any] | None:
+        """The facts of another process that has failed, which is looked for on process 0. Does not wait.
+
+        Args:
+            besides: A class of errors that do not count.
+        """
+        for rank in range(1, self.size):
+            message = self._look(self._failures(), rank, 0)
+            facts = {} if message is None else Message.decode(message).facts
+            if _FAILED in facts and facts[_FAILED]["kind"] != besides:
+                return facts
+        return None
+
+    def _error_of_other(self, facts: dict[str, Any]) -> MilepostError:
+        """The error of another process, which all processes get."""
+        self._reported = facts
+        return self._error_in(facts)
+
+    def _error_in(self, facts: dict[str, Any]) -> MilepostError:
+        if facts["lost"]:
+            return self._lost(facts["lost"], facts["rank"])
+        return error_of(facts[_FAILED], facts["who"])
+
+    def _failures(self) -> str:
+        return f"{self._session.meeting.run}{self.number}/failed"
 
     def _topic(self) -> str:
         return f"{self._session.meeting.run}{self.number}/{self._step}"
@@ -383,8 +417,11 @@ class Rounds:
             CoordinationError: A process has posted none, and shows no progress.
         """
         found: dict[int, bytes] = {}
-        pause = self._timeout / _BEATS
-        missing, end = ranks, time.monotonic() + self._timeout
+        longest = self._timeout / _BEATS
+        pause = longest
+        if self.leads:
+            pause, longest = min(_FIRST_PAUSE, longest), min(max(_SOON, self.size / _LOOKS), longest)
+        missing, begun, end = ranks, time.monotonic(), time.monotonic() + self._timeout
         while missing:
             for rank in missing:
                 left = max(min(pause, end - time.monotonic()), 0)
@@ -395,13 +432,17 @@ class Rounds:
             missing = [rank for rank in missing if rank not in found]
             if missing and self.leads:
                 self._beat()
+                failure = self._failure_of_other() if time.monotonic() - begun >= pause else None
+                if failure is not None:
+                    raise self._error_of_other(failure)
+            pause = min(2 * pause, longest)
             if missing and time.monotonic() >= end:
                 late = {rank: self._look(topic, rank, 0) for rank in missing}
                 found.update((rank, message) for rank, message in late.items() if message is not None)
                 missing = [rank for rank in missing if rank not in found]
                 lost = [rank for rank in missing if not self._has_moved(rank)]
                 if lost:
-                    raise self._lost(lost)
+                    raise self._lost(lost, self.rank)
                 end = time.monotonic() + self._timeout
         return found
 
@@ -418,13 +459,29 @@ class Rounds:
         self._beats_seen[rank] = now
         return now != before
 
-    def _lost(self, ranks: list[int]) -> CoordinationError:
-        named = ", ".join(map(str, ranks[:_MOST_NAMED])) + (" and others" if ranks[_MOST_NAMED:] else "")
+    def _lost(self, ranks: list[int], by: int) -> CoordinationError:
+        """The error for processes that did not answer.
+
+        Args:
+            ranks: The processes.
+            by: The process that gave up.
+        """
+        others = [rank for rank in ranks if rank != self.rank]
+        named = ", ".join(map(str, others[:_MOST_NAMED])) + (" and others" if others[_MOST_NAMED:] else "")
+        named = f"process{'es' if others[1:] else ''} {named} of {self.size}" if others else ""
+        if by == self.rank:
+            self._given_up = ranks
+            problem = f"{named} did not answer, and this process gave up"
+        elif self.rank not in ranks:
+            problem = f"{named} did not answer, and process {by} gave up"
+        else:
+            own = f"this process ({self.rank} of {self.size})"
+            problem = f"process {by} gave up, because {own}{' and ' if others else ''}{named} did not answer"
         return CoordinationError(
-            f"process{'es' if ranks[1:] else ''} {named} of {self.size} did not answer, and this process gave up",
+            problem,
             key=self._what,
             expected=f"an answer within {self._timeout:g} seconds",
-            found=f"none on process {self.rank}; the processes are connected by {self._coordinator.library}",
+            found=f"none on process {by}; the processes are connected by {self._coordinator.library}",
             remedy="check whether the process was killed, hangs or waits for memory or disk. All processes must call save() and restore(); "
             "for a checkpoint of one process alone, pass CheckpointOptions(process_local=True); for slow machines, a larger "
             "CheckpointOptions(process_timeout=seconds)",

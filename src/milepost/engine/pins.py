@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 from milepost.bundle import index_path
 from milepost.bundle.names import INDEX_SUFFIX
 from milepost.engine.announcement import digest_of
+from milepost.engine.leftovers import data_files
 from milepost.engine.temporary import new_token
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, UnsupportedError
 from milepost.storage import Storage, WritableFile
@@ -139,7 +140,7 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
         storage: Where they are.
         prefixes: The checkpoints.
         complete: Whether the next manager completes the removal if the process dies, or the body fails. The notes are durable
-            when the body begins.
+            when the body begins. Without it, the next manager does so only for checkpoints whose index is gone.
 
     Yields:
         Those that may be removed: they are not pinned, and no other process is removing them.
@@ -147,7 +148,7 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
     Raises:
         StorageError: A note cannot be made.
     """
-    made: list[WritableFile] = []
+    made: list[tuple[WritableFile, str]] = []
     free: list[str] = []
     done = False
     try:
@@ -156,7 +157,7 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
                 continue
             digest = _digest(storage, prefix) if complete else NOT_TO_COMPLETE
             note = storage.create(f"{prefix}.milepost-{new_token()}-removal-{digest}.tmp")
-            made.append(note)
+            made.append((note, prefix))
             if is_pinned(storage, prefix):
                 storage.remove(note.path)
             else:
@@ -164,13 +165,12 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
         if complete:
             for directory in {os.path.dirname(prefix) for prefix in free}:
                 storage.sync_directory(directory)
-        done = not complete
         yield free
         done = True
     finally:
-        for note in made:
+        for note, prefix in made:
             with suppress(StorageError):  # the next manager removes it
-                if done or not free:
+                if done or not (prefix in free and (complete or _is_half_removed(storage, prefix))):
                     storage.remove(note.path)
             # the file is empty, so nothing is lost, and its lock ends with the process at the latest
             with suppress(StorageError):
@@ -190,6 +190,10 @@ def notes(storage: Storage, directory: str) -> list[Note]:
 def is_noted(storage: Storage, note: Note) -> bool:
     """Whether the checkpoint that a note names still exists, and was to be removed even after a crash."""
     return note.digest != NOT_TO_COMPLETE and _digest(storage, note.prefix) == note.digest
+
+
+def _is_half_removed(storage: Storage, prefix: str) -> bool:
+    return not storage.is_file(index_path(prefix)) and bool(data_files(storage, prefix))
 
 
 def _digest(storage: Storage, prefix: str) -> str:

@@ -95,7 +95,7 @@ def remove_for_good(storage: Storage, prefix: str, directory: str | None = None)
         return bool(remove_bundles(storage, free))
 
 
-def finish_removals(storage: Storage, directory: str, listed_in: str | None = None) -> None:
+def finish_removals(storage: Storage, directory: str, listed_in: str | None = None) -> set[str]:
     """Completes the removals that dead processes had begun. The next sweep of leftovers removes data without an index.
 
     Args:
@@ -103,11 +103,15 @@ def finish_removals(storage: Storage, directory: str, listed_in: str | None = No
         directory: The directory of the checkpoints.
         listed_in: The directory of the state file that lists them; by default the same.
 
+    Returns:
+        The checkpoints that are gone now.
+
     Raises:
         StateFileError: The state file of the directory is malformed.
         StorageError: A file cannot be removed.
     """
     listed_in = directory if listed_in is None else listed_in
+    gone: set[str] = set()
     for note in notes(storage, directory):
         if storage.in_use(note.path):
             continue
@@ -119,10 +123,12 @@ def finish_removals(storage: Storage, directory: str, listed_in: str | None = No
                 storage.sync_directory(directory)
             if not storage.is_file(index):  # the process died while it removed this, or before it could write the list
                 take_off_the_list(storage, listed_in, note.prefix)
+                gone.add(note.prefix)
                 for shards in data_files(storage, note.prefix):
                     storage.create(Temporary.claim(note.prefix, new_token(), shards).path).close()
                 storage.sync_directory(directory)
         storage.remove(note.path)
+    return gone
 
 
 def remove_files(storage: Storage, prefix: str, version: int = 2, meta_graph_suffix: str = "meta") -> bool:

@@ -11,7 +11,7 @@ from milepost.checkpoint.checkpoint import exclusive
 from milepost.engine.arguments import wrong
 from milepost.engine.metadata import plain_metrics
 from milepost.engine.pins import pin, pinned_in, unpin
-from milepost.engine.removal import finish_removals, is_left
+from milepost.engine.removal import is_left
 from milepost.engine.series import split_number
 from milepost.engine.together.find import first_decides
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
@@ -37,7 +37,7 @@ class ByStep(WhenToSave):
 
         The number of a checkpoint is the training step if the program passes that to ``save()``.
         """
-        return [each.step for each in self._series.listing.managed]
+        return [each.step for each in self._series.listing.present]
 
     @property
     def latest_step(self) -> int | None:
@@ -158,13 +158,14 @@ class ByStep(WhenToSave):
                 with series.lock:
                     if not is_left(series.storage, prefix) and step not in self.steps:
                         raise series.no_such(prefix)
+                    series.must_look = True  # also if an interrupt comes before it is set below
                     return series.listing.remove(prefix)
 
             first_decides(series.with_options(None), f"delete {prefix}", remove)
             with series.lock:
-                series.listing.drop({prefix})
                 series.must_look = True
                 series.metadata.forget(prefix)
+                series.listing.drop({prefix})
 
     @property
     def pinned(self) -> list[int]:
@@ -201,7 +202,8 @@ class ByStep(WhenToSave):
         prefix = series.path_of(step)
 
         def make() -> None:
-            finish_removals(series.storage, series.listing.home, series.directory)
+            with series.lock:
+                series.must_look |= series.listing.finish_removals()
             try:
                 pin(series.storage, prefix)
             except CheckpointNotFoundError:

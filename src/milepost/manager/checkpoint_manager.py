@@ -213,7 +213,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         state: ManagedSeries | None = self.__dict__.get("_state")
         if state is None:
             return of_file(self, None)
-        managed, policy = state.listing.managed, state.policy
+        managed, policy = state.listing.present, state.policy
         facts = [counted(len(managed), "checkpoint")]
         if managed:
             facts.append(f"the last {shortened(os.path.basename(managed[-1].prefix))}")
@@ -228,7 +228,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
     def _repr_html_(self) -> str:
         """A table of the checkpoints, the newest first, which a notebook shows."""
         state: ManagedSeries | None = self.__dict__.get("_state")
-        managed = [] if state is None else list(reversed(state.listing.managed))
+        managed = [] if state is None else list(reversed(state.listing.present))
         rows = ([os.path.basename(each.prefix), moment(each.timestamp)] for each in managed)
         return html_table(repr(self), ["checkpoint", "saved"], rows, len(managed))
 
@@ -250,7 +250,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
     @property
     def checkpoints(self) -> list[str]:
         """The paths of the managed checkpoints, oldest first. Preserved checkpoints are not managed."""
-        return [each.prefix for each in self._state.listing.managed]
+        return [each.prefix for each in self._state.listing.present]
 
     @property
     def status(self) -> LoadStatus | None:

@@ -12,9 +12,9 @@ import time
 import weakref
 from typing import Final
 
-from milepost.bundle import index_path
+from milepost.bundle import index_path, parse_data_path
 from milepost.engine.pins import pinned_in
-from milepost.engine.removal import remove_for_good
+from milepost.engine.removal import finish_removals, remove_for_good
 from milepost.engine.series import is_below, is_inside, is_of_series, known_checkpoints, numbered, place_of
 from milepost.engine.state_file import CheckpointState, read_state_file, record_state
 from milepost.errors import CheckpointNotFoundError, warn
@@ -48,6 +48,7 @@ class Listing:
         self._holds_old = holds_old
         self.managed: tuple[ManagedCheckpoint, ...] = ()
         self.last_preserved = 0.0
+        self._half_removed: frozenset[str] = frozenset()
         self._candidates: tuple[str, ...] = ()
         self._others: tuple[ManagedCheckpoint, ...] = ()
         self._others_listed: tuple[str, ...] = ()
@@ -81,6 +82,9 @@ class Listing:
                 f"{self._directory}; checkpoints saved since then will never be deleted"
             )
         self.managed, self.last_preserved = recovered.managed, recovered.last_preserved
+        candidates = self._candidates
+        self.put_right()
+        self._candidates = candidates  # a restore says which of them are missing
         if outside:
             names = ", ".join(outside[:_MOST_LISTED]) + (", ..." if len(outside) > _MOST_LISTED else "")
             warn(
@@ -105,6 +109,11 @@ class Listing:
         return CheckpointState(paths[0], tuple(reversed(paths))) if paths else None
 
     @property
+    def present(self) -> tuple[ManagedCheckpoint, ...]:
+        """The managed checkpoints that were not found without an index."""
+        return tuple(each for each in self.managed if each.prefix not in self._half_removed)
+
+    @property
     def home(self) -> str:
         """The directory of the files of the series."""
         return os.path.dirname(self._stem)
@@ -115,13 +124,36 @@ class Listing:
 
     def remove(self, prefix: str) -> bool:
         """Removes a checkpoint for good, with its entry. Result and errors are those of `remove_for_good`."""
+        self._written = None  # the state file changes
         try:
             return remove_for_good(self._storage, prefix, self._directory)
         finally:
             if not self._storage.is_file(index_path(prefix)):
                 self.drop({prefix})
-            self._written = None  # the state file has changed
-            self._candidates = tuple(each for each in self._candidates if each != prefix)
+
+    def finish_removals(self) -> bool:
+        """Completes removals that were interrupted.
+
+        Returns:
+            Whether one was completed.
+
+        Raises:
+            StateFileError: The state file is malformed.
+            StorageError: A file cannot be removed.
+        """
+        self._written = None  # the state file may change
+        removed = finish_removals(self._storage, self.home, self._directory)
+        self.drop(removed)
+        return bool(removed)
+
+    def put_right(self) -> None:
+        """Drops checkpoints whose files are gone. One without an index of which data is left is on the list until a policy lets go of it
+        and its data is removed, but `present` does not have it."""
+        names = set(self._storage.list(self.home)) if self.managed else set()
+        missing = {each.prefix for each in self.managed if index_path(os.path.basename(each.prefix)) not in names}
+        data = {found.prefix for name in names if missing and (found := parse_data_path(name)) is not None}
+        self._half_removed = frozenset(prefix for prefix in missing if os.path.basename(prefix) in data)
+        self.drop(missing - self._half_removed)
 
     def refresh(self) -> CheckpointState | None:
         """`restorable`, from the state file as it is now. What is managed does not change."""
@@ -164,13 +196,14 @@ class Listing:
         """Writes the state file.
 
         Args:
-            latest: The checkpoint that becomes the latest of the directory.
+            latest: The checkpoint that becomes the latest of the directory. Of the others, those whose files are gone leave the list.
 
         Raises:
             StateFileError: The present state file is malformed.
             StorageError: The state file cannot be written. The present one is unchanged.
         """
         self._look_for_others()
+        self.put_right()
         preserved = self.last_preserved
         if self._others and self._others_preserved is not None:
             # Both managers share this time. The earlier time makes them preserve too many checkpoints rather than too few.

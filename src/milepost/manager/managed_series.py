@@ -150,7 +150,7 @@ class ManagedSeries:
             existing = [split_number(each) for each in numbered(self.storage, self.prefix)]
             others = find_prefixes(self.storage, self.listing.home)
         except StorageError:  # the directory cannot be read, so the error says what is known
-            existing, others = [split_number(each.prefix) for each in self.listing.managed], []
+            existing, others = [split_number(each.prefix) for each in self.listing.present], []
         steps = [split[1] for split in existing if split is not None]
         if steps:
             last = ", ".join(map(str, steps[-_MOST_LISTED:]))
@@ -168,7 +168,7 @@ class ManagedSeries:
                 "none",
                 "check the directory; the numbers are those of the checkpoints that were saved there",
             )
-        is_listed = prefix in (each.prefix for each in self.listing.managed)
+        is_listed = prefix in (each.prefix for each in self.listing.present)
         return CheckpointNotFoundError(
             "the checkpoint with this number is listed, but its files are missing"
             if is_listed

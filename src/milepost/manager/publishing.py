@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.engine.pins import removal
-from milepost.engine.removal import is_left, remove_bundles
+from milepost.engine.removal import remove_bundles
 from milepost.errors import warn
 from milepost.manager.managed_series import ManagedSeries
 
@@ -56,9 +56,8 @@ def _delete_old(series: ManagedSeries, latest: str) -> None:
         try:
             remove_bundles(series.storage, free)
         finally:
-            gone = {prefix for prefix in free if not is_left(series.storage, prefix)}
-            listing.drop(gone)
-            for prefix in gone:
+            listing.put_right()
+            for prefix in free:
                 series.metadata.forget(prefix)
         pinned = set(doomed).difference(free)
         listing.drop({each.prefix for each in decision.delete}.difference(pinned))

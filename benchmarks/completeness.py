@@ -58,12 +58,13 @@ MODELS: Final[Mapping[str, Callable[[int], dict[str, Any]]]] = {
 def child(task: Mapping[str, Any]) -> None:
     """Times one way for one model."""
     import milepost
-    from milepost.graph import adapter, operation, traversal
+    from milepost.graph import adapter, traversal
+    from milepost.graph.contract.operation import Operation
 
     checkpoint = milepost.Checkpoint(**MODELS[task["model"]](task["width"]))
     directory = Path(task["directory"])
     checkpoint.write(directory / "warm")
-    graph = traversal.walk(operation.Operation(checkpoint))
+    graph = traversal.walk(Operation(checkpoint))
     if task["way"] == "without the check":
         for kind in {type(each) for each in graph.adapters} | {adapter.Adapter}:
             kind.account = lambda self, obj: ()  # type: ignore[method-assign]

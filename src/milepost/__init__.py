@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from milepost.errors import CheckpointNotFoundError as CheckpointNotFoundError
     from milepost.errors import CoordinationError as CoordinationError
     from milepost.errors import CorruptCheckpointError as CorruptCheckpointError
+    from milepost.errors import InProgressError as InProgressError
     from milepost.errors import KeyNotFoundError as KeyNotFoundError
     from milepost.errors import MilepostError as MilepostError
     from milepost.errors import MilepostWarning as MilepostWarning
@@ -125,6 +126,7 @@ _MODULES: Final = {
         "CheckpointNotFoundError",
         "CoordinationError",
         "CorruptCheckpointError",
+        "InProgressError",
         "KeyNotFoundError",
         "MilepostError",
         "MilepostWarning",

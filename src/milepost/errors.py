@@ -290,6 +290,10 @@ class CoordinationError(MilepostError, RuntimeError):
     """The processes of a program did not save or restore together: one of them failed, did not answer, or did something else."""
 
 
+class InProgressError(MilepostError, RuntimeError):
+    """Another save or restore of the same objects is in progress: this one was begun inside it, or has waited too long for another thread."""
+
+
 class StorageError(MilepostError, OSError):
     """The operating system refused a file operation; ``errno`` says why.
 

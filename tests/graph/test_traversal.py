@@ -10,7 +10,7 @@ import pytest
 import milepost.adapters  # noqa: F401 - which registers the adapter of arrays
 from milepost import Module, NoDependency, SlotOwner, UnsupportedError, UntrackableError, Variable
 from milepost.graph.adapter import Adapter, register, unregister
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import walk
 from tests.objects import module
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from milepost import Checkpoint, Module, Variable
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.graph.plain.type_names import type_names
 from milepost.graph.traversal import walk
 

@@ -35,6 +35,7 @@ from milepost.errors import (
     UntrackableError,
 )
 from milepost.graph.adapter import ANY_SHAPE, Adapter, Shape, StoredTensor, Value, adapter_of, register, unregister
+from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import register_framework
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Accounted, Omission
@@ -60,6 +61,7 @@ __all__ = [
     "MismatchError",
     "Omission",
     "OnDevice",
+    "Operation",
     "Piece",
     "PieceSource",
     "PiecewiseArray",

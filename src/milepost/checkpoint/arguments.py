@@ -9,7 +9,7 @@ from typing import Any, Final
 from milepost.errors import UntrackableError, UntrackedWarning, warn
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import remedy_for_state
 from milepost.graph.traversal import live_children

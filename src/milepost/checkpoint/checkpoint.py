@@ -32,10 +32,10 @@ from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.engine.translation import SAVE_COUNTER, Names, Rename, translation
 from milepost.errors import UnsupportedError
 from milepost.graph import Tracked, Variable
-from milepost.graph.adapter import adapter_of
+from milepost.graph.adapter import adapter_during, adapter_of
 from milepost.graph.containers import hold_state, wrap
+from milepost.graph.contract.operation import Operation
 from milepost.graph.module import NOW_NUMBERS, UNTRACKED
-from milepost.graph.operation import Operation
 from milepost.graph.plain.places import StateHolder, Unsaveable
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import forgotten_init
@@ -408,7 +408,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             return Operation(self)
         root = followed(root)
         operation = Operation(root)
-        adapter = operation.adapter_of(self)
+        adapter = adapter_during(operation, self)
         assert adapter is not None, "a Checkpoint has an adapter"
         attached = list(live_children(operation, adapter, self))
         names = {"root", *(name for name, _ in attached)}
@@ -443,7 +443,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
     def _run(self, save: Save) -> str:
         # One pause covers both parts of a quick save. A collection between them would visit the whole plan.
-        with self._private.writer.exclusive(), collection_paused() as pause:
+        with self._private.writer.exclusive(), save.begin(self._view), collection_paused() as pause:
             save.read(self._view())
             if save.options.is_async:
                 # What the running save calls may save too, while that save still writes from the memory.

@@ -30,6 +30,7 @@ from milepost.engine.save import execute_save, plan_save
 from milepost.engine.series import is_inside, is_of_series, split_number
 from milepost.engine.state_file import CheckpointState, record_state
 from milepost.engine.status import LoadStatus, View
+from milepost.engine.turns import SAVE, Turn
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.traversal import walk
 from milepost.storage.paths import check_has_file_name, plain_path
@@ -99,7 +100,10 @@ class SessionSaver:
             is_number = isinstance(global_step, (int, np.integer))
             path = f"{path}-{int(global_step if is_number else session.run(global_step))}"
         operation = self._view()
-        with sessions.use(session, walk(operation).objects):
+        with (
+            Turn(SAVE, f"the save of {path}", self._view, options.process_timeout),
+            sessions.use(session, walk(operation).objects),
+        ):
             plan, arrays = plan_save(operation, options)
         with reported(options.progress, "save", path, array_sizes(arrays)):
             execute_save(plan, arrays, storage, path, options)

@@ -12,9 +12,9 @@ from milepost.engine.translation import SAVE_COUNTER
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency
+from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
-from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import Tree, kind_of_place
 from milepost.graph.trees.structure import is_container

@@ -11,10 +11,10 @@ from milepost.bundle import open_whole
 from milepost.engine.load import read_object_graph
 from milepost.engine.saved_model import checkpoint_of
 from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableError, warn
-from milepost.graph.adapter import adapter_of
+from milepost.graph.adapter import adapter_during, adapter_of
+from milepost.graph.contract.operation import Operation
 from milepost.graph.description import MOST_ROWS, counted, html_table, kind_of, of_file
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.operation import Operation
 from milepost.graph.traversal import live_children, reachable
 from milepost.graph.trees.places import Place
 from milepost.storage import Storage
@@ -65,7 +65,7 @@ class TrackableView:
 
 
 def _children(operation: Operation, obj: Any) -> dict[str, Any]:
-    adapter = operation.adapter_of(obj)
+    adapter = adapter_during(operation, obj)
     return dict(live_children(operation, adapter, obj)) if adapter is not None else {}
 
 

@@ -18,7 +18,7 @@ from milepost.engine.state_file import check_recordable, get_checkpoint_state
 from milepost.engine.status import CheckpointLoadStatus, LoadStatus
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.storage.paths import check_order, plain_path
 
 PathLike = str | os.PathLike[str]
@@ -68,8 +68,9 @@ def save_weights(model: Any, filepath: PathLike, options: CheckpointOptions | No
             get_checkpoint_state(
                 os.path.dirname(path), storage=options.storage
             )  # raises an error if the state file is malformed
-        save.read(Operation(model))
-        save.run()
+        with save.begin(lambda: Operation(model)):
+            save.read(Operation(model))
+            save.run()
     return path
 
 

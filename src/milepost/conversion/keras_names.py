@@ -14,7 +14,8 @@ from milepost.checkpoint.checkpoint import Checkpoint, view_of
 from milepost.engine.status import CheckpointLoadStatus
 from milepost.engine.translation import Translation
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.graph.operation import Operation
+from milepost.graph.adapter import adapter_during
+from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import live_children
 
 _OPTIMIZER: Final = "optimizer/"
@@ -108,7 +109,7 @@ def _model_of(checkpoint: Checkpoint) -> Any:
 
 
 def _children(operation: Operation) -> Sequence[Any]:
-    adapter = operation.adapter_of(operation.root)
+    adapter = adapter_during(operation, operation.root)
     return [] if adapter is None else [child for _, child in live_children(operation, adapter, operation.root)]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from milepost.bundle import BundleReader
+from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import ObjectGraph, SavedValue
-from milepost.graph.operation import Operation
 from milepost.tensor import TensorSpec
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.deferred.table import ANY, deferred_on, forget_settled, is_anything_deferred, take
+from milepost.graph.adapter import adapter_during
+from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import child_path
-from milepost.graph.operation import Operation
 from milepost.graph.traversal import live_children, walk
 
 
@@ -25,7 +26,7 @@ def look_again(holder: Any, operation: Operation | None = None) -> list[str]:
     """
     edges = deferred_on(holder)
     operation = operation or Operation(holder)
-    adapter = operation.adapter_of(holder)
+    adapter = adapter_during(operation, holder)
     if not edges or adapter is None:
         return []
     found, given = False, []

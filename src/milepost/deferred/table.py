@@ -21,7 +21,7 @@ from milepost.forks import ForkableLock
 from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
 from milepost.graph.by_identity import ByIdentity
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.graph.plain.places import PlainNode, holds_state, plain_place
 from milepost.graph.trees.places import Place, Tree, TreeNode, is_final, nodes_of_former_tree, placed
 from milepost.graph.trees.structure import is_functional

@@ -13,9 +13,9 @@ from milepost.engine.take import Take
 from milepost.engine.translation import AS_SAVED, Translation
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MismatchError
 from milepost.graph.adapter import Value
+from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import ATTRIBUTES
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PlainLeaf
 from milepost.graph.plain.values import SHOWN_NONE
 from milepost.graph.variable import shape_fits

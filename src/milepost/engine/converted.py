@@ -15,9 +15,9 @@ import numpy as np
 from milepost.bundle import Boxes, BundleReader
 from milepost.engine.identity import Bindings
 from milepost.graph.adapter import adapter_of, adapter_of_type, values_of
+from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import unescape
 from milepost.graph.object_graph import ObjectGraph, SavedValue
-from milepost.graph.operation import Operation
 from milepost.graph.traversal import live_children
 from milepost.tensor import ShardedArray, TensorSlice
 

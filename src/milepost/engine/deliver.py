@@ -40,8 +40,8 @@ from milepost.engine.progress import Reporter, saved_sizes
 from milepost.engine.take import Take
 from milepost.engine.undo import Undo
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, Array
-from milepost.graph.operation import Operation
+from milepost.graph.adapter import Adapter, Array, adapter_during
+from milepost.graph.contract.operation import Operation
 from milepost.graph.remedies import returned, without_assign
 from milepost.graph.traversal import live_children
 from milepost.graph.trees.places import Place, put, rebuild
@@ -211,7 +211,7 @@ def _replace_back(operation: Operation, adapter: Adapter, holder: Any, former: M
 
 
 def _children(operation: Operation, holder: Any) -> dict[str, Any]:
-    adapter = operation.adapter_of(holder)
+    adapter = adapter_during(operation, holder)
     return {} if adapter is None else dict(live_children(operation, adapter, holder))
 
 
@@ -256,7 +256,7 @@ def _substitute(operation: Operation, holders: Sequence[Any], successors: dict[i
         settled = True
         for obj in reversed(holders):
             holder = successors.get(id(obj), obj)
-            adapter = operation.adapter_of(holder)
+            adapter = adapter_during(operation, holder)
             if adapter is None or adapter.leaf:
                 continue
             former = {

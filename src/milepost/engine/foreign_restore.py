@@ -19,10 +19,10 @@ from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated, Translation
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
+from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"

@@ -33,8 +33,8 @@ from typing import Any, Final, NamedTuple
 from milepost.engine.saved_arrays import SavedArrays
 from milepost.engine.undo import Undo
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, hold_state
+from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import Node
-from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PLAIN_TYPES, PlainLeaf, StateHolder, holds_state, plain_place
 from milepost.graph.plain.values import PLAIN, TYPE_NAMES, is_value, type_named
 from milepost.graph.trees.places import Place, placed

@@ -27,6 +27,7 @@ from milepost.engine.status import (
 )
 from milepost.engine.together.find import rounds_of
 from milepost.engine.translation import AS_SAVED, UNTRANSLATED, Translated, Translation
+from milepost.engine.turns import RESTORE, Turn
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -36,10 +37,10 @@ from milepost.errors import (
     UntrackableError,
     warn,
 )
+from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.operation import Operation
 from milepost.graph.renaming import renamed
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
@@ -121,12 +122,16 @@ def load_into(prefix: str, view: View, options: CheckpointOptions, translation: 
         AdapterError: The adapter of an imported framework cannot be imported. Nothing was changed.
         UntrackableError: A live object raises an error when its children or values are read. Nothing was changed.
         CoordinationError: One of several processes failed or did not answer. Nothing was changed on any process.
+        InProgressError: Another save or restore of the same objects is in progress. Nothing was changed.
     """
     rounds = rounds_of(options, f"restore {prefix}")
+    turn = Turn(RESTORE, f"the restore of {prefix}", view, options.process_timeout)
     if rounds is None:
-        return _load_any(prefix, view, options, None, translation)
+        with turn:
+            return _load_any(prefix, view, options, None, translation)
     try:
-        status = _load_any(prefix, view, options, rounds, translation)
+        with turn:
+            status = _load_any(prefix, view, options, rounds, translation)
     except BaseException as error:
         rounds.fail(error)
         raise

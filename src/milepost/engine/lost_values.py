@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
 from milepost.errors import MismatchError
+from milepost.graph.adapter import adapter_during
+from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.operation import Operation
 from milepost.graph.traversal import live_children
 
 _TRAINED: Final = "_trainable_variables"
@@ -86,7 +87,7 @@ def _is_live(graph: ObjectGraph, node: int, operation: Operation) -> bool:
     found: dict[int, Any] = {0: operation.root}
     reached = [0]
     for number in reached:
-        adapter = operation.adapter_of(found[number])
+        adapter = adapter_during(operation, found[number])
         if adapter is None or adapter.leaf:
             continue
         children = dict(live_children(operation, adapter, found[number]))

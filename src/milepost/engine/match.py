@@ -28,12 +28,12 @@ from milepost.engine.translation import SAVE_COUNTER
 from milepost.engine.undo import raise_explained
 from milepost.engine.unsaved_slots import Unsaved
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, Value, adapter_of, values_of
+from milepost.graph.adapter import Adapter, Value, adapter_during, adapter_of, adapter_of_type_during, values_of
 from milepost.graph.containers import ListWrapper
+from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.numbers import FRACTIONS, taken_by_scalar
 from milepost.graph.object_graph import Node, SavedValue
-from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
 from milepost.graph.plain.values import TYPE_NAMES, NumberTaker, taken_value
 from milepost.graph.traversal import live_children
@@ -210,7 +210,7 @@ class Matcher:
                 self._match_stand_in(match, *unmatched.popleft(), queue)
                 continue
             node, obj = queue.popleft()
-            adapter = known.get(type(obj)) or operation.adapter_of_type(type(obj))
+            adapter = known.get(type(obj)) or adapter_of_type_during(operation, type(obj))
             assert adapter is not None, "only trackable objects are bound"
             saved = nodes[node]
             self._match_values(operation, match, node, saved, obj, adapter)
@@ -430,7 +430,7 @@ class Matcher:
 
     def _find_unsaved(self, operation: Operation, match: Match) -> None:
         """Finds the live slot variables that the checkpoint does not have, of each optimizer that was bound in this match."""
-        kinds = {kind: operation.adapter_of_type(kind) for kind in set(map(type, match.bindings.values()))}
+        kinds = {kind: adapter_of_type_during(operation, kind) for kind in set(map(type, match.bindings.values()))}
         owners = {kind: each for kind, each in kinds.items() if each and "removable_slots" in each.overrides}
         bindings, bound = match.bindings, self._bound
         for node, owner in bindings.items() if owners else ():
@@ -452,7 +452,7 @@ class Matcher:
         return match.bindings[node] if node in match.bindings else self._bound[node]
 
     def _match_slot(self, operation: Operation, match: Match, owner: Any, variable: Any, name: str, node: int) -> None:
-        adapter = operation.adapter_of_type(type(owner))
+        adapter = adapter_of_type_during(operation, type(owner))
         if adapter is None or "has_slots" not in adapter.overrides or not adapter.has_slots(owner):
             return
         slot, shared = adapter.slot(owner, variable, name), self._either(match, node)
@@ -470,7 +470,7 @@ class Matcher:
             if slot is not None:
                 match.made_slots.append(undo)
                 match.fresh.add(id(slot))
-        slot_adapter = operation.adapter_of(slot)
+        slot_adapter = adapter_during(operation, slot)
         if slot_adapter is None:
             match.deferred.append(Deferred(owner, (id(variable), name), node, variable))
             return

@@ -39,12 +39,12 @@ from milepost.engine.together.own_values import graph_of_process
 from milepost.engine.translation import SAVE_COUNTER, UNTRANSLATED, Translated
 from milepost.errors import StorageError, UnrestoredWarning, warn
 from milepost.graph.adapter import adapter_of, adapter_of_type
+from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted
 from milepost.graph.keys import Subtrees, tensor_key, unescape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph, SavedValue
 from milepost.graph.omissions import is_at_or_below
-from milepost.graph.operation import Operation
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.places import CheckedLeaf, Place

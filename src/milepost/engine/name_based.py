@@ -25,9 +25,9 @@ from milepost.engine.translation import AS_SAVED, SAVE_COUNTER, Translation
 from milepost.engine.undo import Undo, raise_explained
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Value, adapter_of
+from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import child_path, tensor_key
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.operation import Operation
 from milepost.graph.renaming import same_name
 from milepost.graph.traversal import walk
 from milepost.tensor import TensorSpec

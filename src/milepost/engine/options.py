@@ -66,7 +66,8 @@ class CheckpointOptions:
             `milepost.Coordinator`. By default it is found: `torch.distributed`, `jax.distributed` or MPI, if they connect
             several processes.
         process_timeout: Both. Seconds after which another process that neither answers nor shows progress counts as lost,
-            so that the save or restore fails on all others.
+            so that the save or restore fails on all others; and seconds after which a save or restore that waits for one of the same
+            objects in another thread fails.
         each_process: Saves of several processes. Paths from the root of objects of which every process saves its own
             values. Generators of random numbers and iterators over data need not be named.
         first_process: Saves of several processes. Paths from the root of objects whose values process 0 alone saves.

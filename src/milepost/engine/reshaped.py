@@ -14,8 +14,8 @@ from milepost.engine.take import Take
 from milepost.engine.translation import Translation
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Value, adapter_of
+from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.operation import Operation
 from milepost.graph.variable import shape_fits
 from milepost.tensor import TensorSpec
 

@@ -17,7 +17,7 @@ from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.translation import Translation
 from milepost.engine.unused_names import Unmet
 from milepost.errors import user_place
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 
 
 class WatchedRestore(abc.ABC):

@@ -41,9 +41,9 @@ from milepost.engine.undo import Undo, raise_explained
 from milepost.engine.unsaved_slots import located, remove
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
+from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.omissions import is_at_or_below
-from milepost.graph.operation import Operation
 
 if TYPE_CHECKING:
     from milepost.engine.together.rounds import Rounds

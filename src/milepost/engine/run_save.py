@@ -24,9 +24,10 @@ from milepost.engine.series import list_saved
 from milepost.engine.snapshot import SnapshotMemory
 from milepost.engine.state_file import STATE_FILE
 from milepost.engine.together.find import rounds_of
+from milepost.engine.turns import SAVE, Turn
 from milepost.errors import AfterCommitError, MilepostError, StorageError
 from milepost.graph.adapter import Array
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.storage import Storage, anchored
 from milepost.tensor import PiecewiseArray
 
@@ -51,6 +52,7 @@ class Save:
         is_quick: Whether writing takes so little time that the garbage collector can pause meanwhile.
         metadata: The metadata to save, as `milepost.engine.metadata.encode` returns it. With several processes, that of
             process 0.
+        turn: The turn of this save. It ends when the live values are no longer needed.
 
     Raises:
         UnsupportedError: The prefix is a URL or begins with ``~``, and the storage is that of this machine.
@@ -66,6 +68,7 @@ class Save:
         self.is_committed = False
         self.is_quick = False
         self.metadata: bytes | None = None
+        self.turn: Turn | None = None
         self._plan: SavePlan | SharePlan | None = None
         self._arrays: Sequence[Array | PiecewiseArray] = ()
 
@@ -78,6 +81,15 @@ class Save:
             if self._rounds is not None:
                 self._rounds.fail(error)
             raise
+
+    def begin(self, view: Callable[[], Operation]) -> Turn:
+        """The block in which the live values are read, which waits for other threads that save or restore the same objects.
+
+        Args:
+            view: Begins an operation at the root of the objects.
+        """
+        self.turn = Turn(SAVE, f"the save of {self.prefix}", view, self.options.process_timeout)
+        return self.turn
 
     def read(self, operation: Operation) -> None:
         """Reads the live objects and plans what this process writes; errors are those of `milepost.engine.save.read_state`."""
@@ -116,6 +128,8 @@ class Save:
             with nullcontext() if progress is None else progress.stage():
                 problems = self._commit() if rounds is None else self._commit_together(rounds)
             self._plan, self._arrays = None, ()
+            if self.turn is not None:
+                self.turn.end()
             if progress is not None and not problems:
                 progress.finish()
         for call in self._callbacks:

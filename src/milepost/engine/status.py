@@ -14,11 +14,12 @@ from milepost.engine.offers import offered
 from milepost.engine.report import EXPLAINED, Entry, Outcome, Report
 from milepost.engine.restore import Restoration
 from milepost.engine.translation import SAVE_COUNTER
+from milepost.engine.turns import LOOK, Turn
 from milepost.errors import UnmatchedError
+from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted, html_table, kind_of, of_file
 from milepost.graph.frameworks import import_adapters, imported
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
-from milepost.graph.operation import Operation
 from milepost.graph.traversal import walk
 
 View = Callable[[], Operation]
@@ -187,7 +188,11 @@ class _RestoredStatus(LoadStatus):
 
     def report(self) -> Report:
         self._restoration.is_asked = True
-        return self._restoration.report(self._view())
+        with self._look("a report"):
+            return self._restoration.report(self._view())
+
+    def _look(self, what: str) -> Turn:
+        return Turn(LOOK, f"{what} on the restore of {self._restoration.reader.prefix}", self._view)
 
     def _refuse_unmet(self) -> None:
         """Fails an assertion about all values if the restore has left out what the program asked for."""
@@ -292,7 +297,9 @@ class CheckpointLoadStatus(_RestoredStatus):
     def _require(self, problem: str, *outcomes: Outcome) -> Self:
         self._restoration.is_asked = True
         self._refuse_unmet()
-        if any(_fails(entry, outcomes) for entry in self._restoration.unmatched(self._view())):
+        with self._look("an assertion"):
+            unmatched_entries = self._restoration.unmatched(self._view())
+        if any(_fails(entry, outcomes) for entry in unmatched_entries):
             report = self.report()
             if offending := [entry for entry in report if _fails(entry, outcomes)]:
                 raise unmatched(problem, offending, report, self.hint)

@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol
 from milepost.bundle import BundleReader
 from milepost.engine.report import Entry
 from milepost.errors import Place, UnrestoredWarning, warn
+from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted
-from milepost.graph.operation import Operation
 
 _MOST_LISTED: Final = 10
 

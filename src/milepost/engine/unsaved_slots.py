@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from milepost.engine.undo import Undo
 from milepost.graph.adapter import adapter_of_type
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import walk
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.contract import Arrays, Completeness, Contents, DeferredChildren, Matching, Slots
+from milepost.graph.contract.operation import Operation
 from milepost.graph.contract.values import ANY_SHAPE as ANY_SHAPE
 from milepost.graph.contract.values import Array as Array
 from milepost.graph.contract.values import Shape as Shape
@@ -245,6 +246,24 @@ def adapter_of(obj: object) -> Adapter | None:
         'ArrayAdapter'
     """
     adapter = adapter_of_type(type(obj))
+    if adapter is not None and "tracks" in adapter.overrides and not adapter.tracks(obj):
+        return None
+    return adapter
+
+
+def adapter_of_type_during(operation: Operation, kind: type) -> Adapter | None:
+    """The adapter for objects of exactly this type that one operation uses (`Adapter.during`). Errors are those of `adapter_of_type`."""
+    found = operation.adapters.get(kind)
+    if found is None:
+        found = adapter_of_type(kind)
+        if found is not None and "during" in found.overrides:
+            found = operation.adapters[kind] = found.during(operation)
+    return found
+
+
+def adapter_during(operation: Operation, obj: object) -> Adapter | None:
+    """The adapter for an object that one operation uses. None if milepost does not save such objects."""
+    adapter = adapter_of_type_during(operation, type(obj))
     if adapter is not None and "tracks" in adapter.overrides and not adapter.tracks(obj):
         return None
     return adapter

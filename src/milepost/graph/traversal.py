@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from milepost.collector import collection_paused
 from milepost.errors import MilepostError, UnsupportedError, UntrackableError
 from milepost.graph import attach
-from milepost.graph.adapter import Adapter
+from milepost.graph.adapter import Adapter, adapter_during, adapter_of_type_during
 from milepost.graph.completeness import (
     SETTINGS,
     Untaken,
@@ -21,12 +21,12 @@ from milepost.graph.completeness import (
     omission_of,
     without_variables,
 )
+from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, SlotReference, new_edge
 from milepost.graph.omissions import Omitted
-from milepost.graph.operation import Operation
 from milepost.graph.plain.places import holds_state, kind_of_plain_place
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import cannot_be_read
@@ -115,7 +115,7 @@ def _taken(
         if places is None:
             places = places_held(obj)
         place = place_of_tree(held, obj, name, child, kind_of_place, places)
-        yield name, place, known.get(kind_of_place) or operation.adapter_of_type(kind_of_place)
+        yield name, place, known.get(kind_of_place) or adapter_of_type_during(operation, kind_of_place)
 
 
 def _taken_otherwise(operation: Operation, obj: Any, name: str, child: Any) -> tuple[Any, Adapter | None]:
@@ -125,8 +125,10 @@ def _taken_otherwise(operation: Operation, obj: Any, name: str, child: Any) -> t
         child = child.value
         kind_of_child = kind_of_place(child)
         assert kind_of_child is not None, "only what has a place is in one"
-        return place_of_tree(operation.held, obj, name, child, kind_of_child), operation.adapter_of_type(kind_of_child)
-    adapter = operation.adapter_of_type(kind)
+        return place_of_tree(operation.held, obj, name, child, kind_of_child), adapter_of_type_during(
+            operation, kind_of_child
+        )
+    adapter = adapter_of_type_during(operation, kind)
     if adapter is None or ("tracks" in adapter.overrides and not adapter.tracks(child)):
         return child, None
     may_be_tree = adapter.functional or kind in CONTAINERS or issubclass(kind, tuple)
@@ -135,7 +137,7 @@ def _taken_otherwise(operation: Operation, obj: Any, name: str, child: Any) -> t
     if may_be_tree and not isinstance(obj, TreeNode):  # whose children already have places
         place = placed(operation, obj, name, child)
         if place is not child:
-            return place, operation.adapter_of_type(type(place))
+            return place, adapter_of_type_during(operation, type(place))
     return child, adapter
 
 
@@ -163,7 +165,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     import_adapters()  # looking up a known type would not import them
     graph = LiveGraph()
     root, attached = operation.root, operation.attached
-    adapter = operation.adapter_of(root)
+    adapter = adapter_during(operation, root)
     if adapter is None:
         raise UntrackableError(
             "this object cannot be the root of a checkpoint",
@@ -293,7 +295,7 @@ def _walk_slots_of(
             if slot is None:
                 continue
             path = slot_path(paths[variable], paths[owner], name)
-            slot_adapter = operation.adapter_of(slot)
+            slot_adapter = adapter_during(operation, slot)
             if slot_adapter is None:
                 raise UntrackableError(
                     "a slot variable is not trackable",

@@ -25,7 +25,7 @@ import pytest
 from milepost import Checkpoint, CheckpointOptions, CheckpointReader, LoadStatus, TrackableView, Variable
 from milepost.adapters import adapter_of
 from milepost.errors import MismatchError, RefusedError, UnmatchedError, UntrackableError
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import walk
 from milepost.storage import MemoryStorage
 from milepost.testing.disturbances import Fuse, GatedStorage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from milepost.bundle import BundleReader
@@ -16,13 +16,14 @@ from milepost.engine.arguments import is_whole_number, wrong
 from milepost.engine.load import read_object_graph
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.save import read_state
+from milepost.engine.turns import LOOK, Turn
 from milepost.errors import ArgumentError, KeyNotFoundError
 from milepost.foreign import ForeignReader
+from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted, of_file
 from milepost.graph.description import kind_of as class_of
 from milepost.graph.keys import unescape
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.operation import Operation
 from milepost.manager import CheckpointManager
 from milepost.storage import Storage
 from milepost.storage.checked import checked
@@ -200,8 +201,9 @@ def _check_number(name: str, number: Any, least: int) -> None:
 
 def _of_live(source: Any, root: str, depth: int | None, limit: int | None) -> Drawing:
     live = source.checkpoint if isinstance(source, CheckpointManager) else source
-    operation = view_of(live) if isinstance(live, Checkpoint) else Operation(TrackableView(live).root)
-    state = read_state(operation, CheckpointOptions())
+    view = partial(view_of, live) if isinstance(live, Checkpoint) else partial(Operation, TrackableView(live).root)
+    with Turn(LOOK, f"the drawing of a {class_of(source)}", view):
+        state = read_state(view(), CheckpointOptions())
     picture = picture_of(
         state.graph,
         {write.key: str(TensorSpec(write.dtype, write.shape)) for write in state.writes},

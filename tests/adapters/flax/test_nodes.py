@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 import milepost
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import walk
 from tests.adapters.flax.models import Net, Stack, keys, trainer
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from milepost.adapters.keras.attributes import attributes
 from milepost.adapters.keras.layers import AccountedAdapter
@@ -30,8 +30,8 @@ from milepost.adapters.keras_optimizers import (
     warn_of_another_class,
 )
 from milepost.deferred.table import deferred_on
-from milepost.graph.adapter import Adapter, register
-from milepost.graph.operation import Operation
+from milepost.graph.adapter import register
+from milepost.graph.contract.operation import Operation
 from milepost.tensor import TensorSpec
 
 _UNTRACKED_LISTS: Final = frozenset({"_model_variables_moving_average", "_accumulated_gradients"})
@@ -47,7 +47,7 @@ class OptimizerAdapter(AccountedAdapter):
     def handles(self, kind: type) -> bool:
         return issubclass(kind, BaseOptimizer)
 
-    def during(self, operation: Operation) -> Adapter:
+    def during(self, operation: Operation) -> Self:
         if not operation.legacy_keras_optimizers:
             return self
         own = copy.copy(self)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
+from milepost.graph.contract.operation import Operation
 from milepost.graph.contract.values import Array, Value
-
-if TYPE_CHECKING:
-    from milepost.graph.adapter import Adapter
-    from milepost.graph.operation import Operation
 
 
 class Contents(abc.ABC):
@@ -34,14 +31,14 @@ class Contents(abc.ABC):
     def handles(self, kind: type) -> bool:
         """Whether this adapter handles objects of exactly this type. The answer is remembered."""
 
-    def during(self, operation: Operation) -> Adapter:
+    def during(self, operation: Operation) -> Self:
         """The adapter to use instead of this one during one operation. It may hold what belongs to the operation, such as an
         option of a save.
 
         Args:
             operation: The save, restore, report, assertion or drawing. Threads may run several at the same time.
         """
-        return self  # type: ignore[return-value]  # only adapters derive from this class
+        return self
 
     def tracks(self, obj: Any) -> bool:
         """Whether this object is saved. Some types, such as tuples, have objects that are not."""

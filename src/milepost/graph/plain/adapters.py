@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from milepost.graph.adapter import Array, Value, register
+from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.operation import Operation
 from milepost.graph.plain.places import PlainLeaf, PlainNode
 from milepost.graph.plain.values import TYPE_NAMES, from_saved, plain_value
 from milepost.graph.trees.adapters import NodeAdapter, PlaceAdapter

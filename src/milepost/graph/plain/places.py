@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from milepost.graph.adapter import adapter_of
-from milepost.graph.operation import Operation
+from milepost.graph.contract.operation import Operation
 from milepost.graph.plain.values import PLAIN, TYPE_NAMES
 from milepost.graph.trees.places import Place, TreeNode, place_of_tree
 from milepost.graph.trees.structure import is_functional, is_tuple

@@ -11,10 +11,10 @@ import numpy as np
 
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type, register
 from milepost.graph.containers import find_trackable
+from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, number_like, number_value, scalar_like, taken_by_scalar
 from milepost.graph.omissions import Omission
-from milepost.graph.operation import Operation
 from milepost.graph.remedies import remedy_for
 from milepost.graph.text import TEXTS, text_like, text_value
 from milepost.graph.trees.places import CheckedLeaf, Leaf, Place, Tree, TreeNode, kind_of_place, place_of_tree

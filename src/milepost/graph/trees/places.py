@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from milepost.forks import ForkableLock
-from milepost.graph.adapter import adapter_of_type, forgets_with_adapters
+from milepost.graph.adapter import adapter_during, adapter_of_type, forgets_with_adapters
 from milepost.graph.by_identity import ByIdentity
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.text import TEXTS
 from milepost.graph.trees.structure import has_no_end, is_container, is_functional, members, with_members
 
 if TYPE_CHECKING:
-    from milepost.graph.operation import Operation
+    from milepost.graph.contract.operation import Operation
 
 _Place = TypeVar("_Place", bound="Place")
 _ALWAYS_COMPARED: Final = 64
@@ -33,7 +33,7 @@ _ALWAYS_COMPARED: Final = 64
 
 class Place:
     """A place that holds a value of a tree. The value that is there now belongs to the operation that looks at it
-    (`milepost.graph.operation.Operation.held`).
+    (`milepost.graph.contract.operation.Operation.held`).
 
     Attributes:
         parent: The place of the container that holds the value. None for a whole tree, which an object holds.
@@ -359,6 +359,6 @@ def put(operation: Operation, trees: Sequence[Place]) -> None:
             changes[identity] = {}
         changes[identity][place.key] = operation.held[place]
     for identity, holder in holders.items():
-        adapter = operation.adapter_of(holder)
+        adapter = adapter_during(operation, holder)
         if adapter is not None:
             adapter.replace(holder, changes[identity])

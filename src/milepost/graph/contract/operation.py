@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost.graph.adapter import Adapter, adapter_of_type
-
 if TYPE_CHECKING:
+    from milepost.graph.adapter import Adapter
     from milepost.graph.trees.places import Place
 
 
@@ -35,8 +34,8 @@ class Operation:
     Example:
         >>> import milepost
         >>> operation = Operation(milepost.Variable(1.0))
-        >>> type(operation.adapter_of(operation.root)).__name__
-        'VariableAdapter'
+        >>> operation.held, operation.attached
+        ({}, ())
     """
 
     __slots__ = ("adapters", "attached", "coming", "held", "legacy_keras_optimizers", "root", "saved_as")
@@ -49,23 +48,3 @@ class Operation:
         self.saved_as: dict[Place, str] = {}
         self.coming: Place | None = None
         self.legacy_keras_optimizers = False
-
-    def adapter_of_type(self, kind: type) -> Adapter | None:
-        """The adapter for objects of exactly this type, as this operation uses it. None if they are not trackable.
-
-        Raises:
-            AdapterError: The adapter of an imported framework cannot be imported.
-        """
-        found = self.adapters.get(kind)
-        if found is None:
-            found = adapter_of_type(kind)
-            if found is not None and "during" in found.overrides:
-                found = self.adapters[kind] = found.during(self)
-        return found
-
-    def adapter_of(self, obj: object) -> Adapter | None:
-        """The same for an object. None if it is not trackable."""
-        adapter = self.adapter_of_type(type(obj))
-        if adapter is not None and "tracks" in adapter.overrides and not adapter.tracks(obj):
-            return None
-        return adapter

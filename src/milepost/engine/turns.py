@@ -1,0 +1,135 @@
+"""Turns: saves and restores of the same objects wait for each other, in the order in which they were asked for.
+
+=========  =====================================
+turn       waits for earlier turns of this kind
+=========  =====================================
+save       save, restore
+restore    save, restore, look
+look       restore
+=========  =====================================
+
+Only turns of other threads that concern the same objects count. Two turns concern the same objects if one object is reached from both
+roots. A look is a report, an assertion or a drawing. A thread never waits for itself: what would have to is refused, as in a signal
+handler, or in a method that a save or restore calls. A look goes on there, since it changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from milepost.errors import InProgressError
+from milepost.forks import ForkableLock
+from milepost.graph.contract.operation import Operation
+from milepost.graph.traversal import walk
+from milepost.threads import SLICE
+
+SAVE: Final = "save"
+RESTORE: Final = "restore"
+LOOK: Final = "look"
+WAIT: Final = 300.0
+"""Seconds that a turn waits if no option says otherwise."""
+_EARLIER: Final = {SAVE: (SAVE, RESTORE), RESTORE: (SAVE, RESTORE, LOOK), LOOK: (RESTORE,)}
+_turns: Final[list[Turn]] = []
+"""The turns that were asked for and have not ended, in that order."""
+_lock: Final = ForkableLock()
+
+
+class Turn:
+    """The turn of one save, restore or look: a block that begins when earlier turns have ended, and ends its own.
+
+    Args:
+        kind: `SAVE`, `RESTORE` or `LOOK`.
+        what: What is done, as in "the save of runs/ckpt-3".
+        view: Begins an operation at the root of the objects.
+        wait: Seconds after which the wait ends in an error.
+
+    Raises:
+        InProgressError: An earlier turn did not end in time, or this thread is in one.
+
+    Example:
+        >>> import milepost
+        >>> checkpoint = milepost.Checkpoint(step=3)
+        >>> with Turn(SAVE, "a save", lambda: Operation(checkpoint)) as turn:
+        ...     turn.has_ended
+        False
+    """
+
+    def __init__(self, kind: str, what: str, view: Callable[[], Operation], wait: float = WAIT) -> None:
+        self.kind = kind
+        self.what = what
+        self.has_ended = False
+        self._view = view
+        self._wait = wait
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+        self._reached: set[int] | None = None
+        self._running = threading.Lock()
+
+    def __enter__(self) -> Turn:
+        self._running.acquire()
+        try:
+            with _lock:
+                earlier = [
+                    each for each in _turns if each._process == self._process and each.kind in _EARLIER[self.kind]
+                ]
+                _turns.append(self)
+            deadline = time.monotonic() + self._wait
+            for each in earlier:
+                if each._thread == self._thread and self.kind == LOOK:
+                    continue
+                if not each.has_ended and self._concerns(each):
+                    self._wait_for(each, deadline)
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ends the turn, before the block ends. A second call does nothing."""
+        self.has_ended = True
+        with suppress(ValueError):
+            _turns.remove(self)
+        with suppress(RuntimeError):  # it has ended before
+            self._running.release()
+
+    def _wait_for(self, earlier: Turn, deadline: float) -> None:
+        if earlier._thread == self._thread:
+            raise InProgressError(
+                f"{self.what} was begun inside {earlier.what}, which concerns the same objects; nothing was saved or restored",
+                remedy="begin it when the other has ended: a signal handler or a callback can set a flag, which the program looks at later",
+            )
+        while not earlier.has_ended:
+            if time.monotonic() >= deadline:
+                raise InProgressError(
+                    f"{self.what} has waited {self._wait:g} seconds for {earlier.what}, which runs in another thread and concerns the same "
+                    "objects; nothing was saved or restored",
+                    remedy="look what holds the other thread up; if it is slow, pass a larger CheckpointOptions(process_timeout=seconds)",
+                )
+            if earlier._running.acquire(timeout=SLICE):
+                earlier._running.release()
+
+    def _concerns(self, other: Turn) -> bool:
+        """Whether an object is reached from both roots."""
+        own = self._objects()
+        try:
+            return not own.isdisjoint(other._objects())
+        except Exception:  # the other thread may be changing them, which a restore does
+            return True
+
+    def _objects(self) -> set[int]:
+        """Identities of the objects that this turn concerns. They are found when another turn asks for the first time."""
+        if self._reached is None:
+            self._reached = _reached(self._view())
+        return self._reached
+
+
+def _reached(operation: Operation) -> set[int]:
+    return set(map(id, walk(operation, slots=False).objects))

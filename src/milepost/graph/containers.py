@@ -187,7 +187,8 @@ def _agreeing(base: type, name: str) -> Any:
     method = getattr(base, name)
 
     def read(self: Any, *args: Any) -> Any:
-        self._agree()
+        if self._original is not None:
+            self._agree()
         for other in args:
             if isinstance(other, _Wrapper):
                 other._agree()
@@ -295,6 +296,16 @@ class ListWrapper(_Wrapper, list[Any]):
                 self._former[index] = new
             list.__setitem__(self, index, new)
 
+    def _put_all(self, changes: Mapping[int, Any]) -> None:
+        """The same for many members, by their positions."""
+        with _lock:
+            original = self._align()
+            for index, new in changes.items():
+                list.__setitem__(self, index, new)
+                if original is not None:
+                    original[index] = _given(new)
+                    self._former[index] = new
+
     def _append(self, item: Any) -> None:
         """Puts a member at the end, also of the original. Deferred values are not settled."""
         with _lock:
@@ -322,10 +333,15 @@ class ListWrapper(_Wrapper, list[Any]):
             return list.__len__(self if self._original is None else self._original)
 
     def __getitem__(self, index: Any) -> Any:
-        if self._held() is None:
+        original: list[Any] | None = self._original
+        if original is None:
             return list.__getitem__(self, index)
+        if type(index) is int and 0 <= index < list.__len__(self):  # nearly always, and without the lock
+            mine = list.__getitem__(self, index)
+            if mine is original[index]:
+                return mine
         with _lock:
-            original: list[Any] | None = self._original
+            original = self._original
             if original is not None and not isinstance(index, slice) and list.__len__(self) == len(self._former):
                 member, number = original[index], range(len(original))[index]
                 if number >= list.__len__(self):
@@ -496,6 +512,15 @@ class _MappingWrapper(_Wrapper, dict[Any, Any]):
                 original[key] = _given(value)
             self._base.__setitem__(self, key, value)
 
+    def _put_all(self, changes: Mapping[Any, Any]) -> None:
+        """The same for many members, by their keys."""
+        with _lock:
+            original = self._held()
+            if original is not None:
+                original.update((key, _given(value)) for key, value in changes.items())
+            for key, value in changes.items():
+                self._base.__setitem__(self, key, value)
+
     def _remove(self, key: Any) -> None:
         """Removes a member, also from the original."""
         with _lock:
@@ -515,12 +540,12 @@ class _MappingWrapper(_Wrapper, dict[Any, Any]):
         return dict.__contains__(self, key) if original is None else key in original
 
     def __getitem__(self, key: Any) -> Any:
-        original = self._held()
+        original = self._original
         if original is None:
             return dict.__getitem__(self, key)
         with _lock:
             member, mine = original[key], dict.get(self, key, _ABSENT)
-            if not _shows(mine, member):
+            if mine is not member and not _shows(mine, member):
                 mine = self._shown(member, key)
                 self._base.__setitem__(self, key, mine)
             return mine

@@ -158,9 +158,12 @@ class ListAdapter(Adapter):
         return [pair for pair in pairs if type(pair[1]) in PLAIN or not _among(pair[1], untracked)]
 
     def replace(self, obj: list[Any], changes: Mapping[str, Any]) -> list[Any]:
-        put = obj._put if isinstance(obj, ListWrapper) else obj.__setitem__
-        for name, child in changes.items():
-            put(int(name), child)
+        by_position = {int(name): child for name, child in changes.items()}
+        if isinstance(obj, ListWrapper):
+            obj._put_all(by_position)
+        else:
+            for position, child in by_position.items():
+                obj[position] = child
         return obj
 
 
@@ -176,7 +179,10 @@ class DictAdapter(Adapter):
         untracked = getattr(obj, "_untracked", ())
         keys = getattr(obj, "_untracked_keys", ())
         pairs = []
-        for key, child in obj.items():
+        if isinstance(obj, (DictWrapper, OrderedDictWrapper)) and obj._original is not None:
+            obj._agree()
+        base = OrderedDict if isinstance(obj, OrderedDict) else dict  # whose methods are no calls of Python
+        for key, child in base.items(obj):
             if untracked and (key in keys if type(child) in PLAIN else _among(child, untracked)):
                 continue
             if isinstance(key, str):
@@ -197,9 +203,10 @@ class DictAdapter(Adapter):
         return pairs
 
     def replace(self, obj: dict[Any, Any], changes: Mapping[str, Any]) -> dict[Any, Any]:
-        put = obj._put if isinstance(obj, (DictWrapper, OrderedDictWrapper)) else obj.__setitem__
-        for name, child in changes.items():
-            put(name, child)
+        if isinstance(obj, (DictWrapper, OrderedDictWrapper)):
+            obj._put_all(changes)
+        else:
+            obj.update(changes)
         return obj
 
 

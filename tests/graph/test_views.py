@@ -372,6 +372,38 @@ def test_threads_that_read_and_change_a_view_and_its_list_lose_nothing():
     assert view == own
 
 
+def test_a_save_beside_changes_of_the_own_dict_fails_never_and_loses_nothing():
+    own = {"list": [], "dict": {}}
+    checkpoint = Checkpoint(own=own)
+    options = milepost.CheckpointOptions(storage=MemoryStorage())
+    done = threading.Event()
+    errors = []
+
+    def save():
+        while not done.is_set():
+            try:
+                checkpoint.write("ckpt", options)
+            except Exception as error:
+                errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    saver = threading.Thread(target=save)
+    try:
+        saver.start()
+        for number in range(1_000):
+            (own if number % 2 else checkpoint.own)["list"].append(number)
+            (checkpoint.own if number % 3 else own)["dict"][str(number % 40)] = number
+            own["dict"].pop(str(number % 7), None)
+    finally:
+        done.set()
+        saver.join()
+        sys.setswitchinterval(interval)
+    assert not errors
+    assert own["list"] == list(range(1_000))
+    assert checkpoint.own == own
+
+
 values = st.recursive(
     st.none() | st.integers(0, 9) | st.text(max_size=2),
     lambda inner: (

@@ -35,7 +35,7 @@ from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
 from milepost.graph.plain.places import StateHolder
 from milepost.graph.remedies import is_of_python
-from milepost.graph.trees.structure import is_container, is_functional, is_tuple, make_tuple
+from milepost.graph.trees.structure import is_functional, is_tuple, make_tuple
 
 
 class NoDependency:
@@ -96,13 +96,17 @@ class _Wrapper(StateHolder):
             return
         with _lock:
             if self._original is not None:
-                self._adopt(self._original)
+                self._adopt(self._original.copy())  # another thread may change it meanwhile
                 if sys.getrefcount(self._original) <= _OUTSIDE_REFERENCES:
                     _views.pop(id(self._original), None)
                     self._drop()
 
     def _adopt(self, original: Any) -> None:
-        """Brings the memory of this view and the original to the same members."""
+        """Brings the memory of this view and the original to the same members.
+
+        Args:
+            original: What the original holds now.
+        """
         raise NotImplementedError
 
     def _drop(self) -> None:
@@ -243,7 +247,7 @@ class ListWrapper(_Wrapper, list[Any]):
                 return
         if not _are_same(mine, former):  # a function in C has changed the memory of this view
             if len(former) == len(original) and all(map(_shows, former, original)):
-                original[:] = map(_given, mine)
+                self._original[:] = map(_given, mine)
                 return
             warn(
                 "a list in a checkpoint or module was changed by the program, and its view by a function that calls none of its "
@@ -686,9 +690,10 @@ def wrap(value: Any) -> Any:
         UntrackableError: Lists, dicts and tuples are nested more deeply than Python can follow.
     """
     kind = type(value)
+    if not (kind in _WRAPPERS or issubclass(kind, tuple)):
+        return value
     try:
-        is_as_it_is = kind is NoDependency or (is_container(kind) and is_functional(value))
-        return value if is_as_it_is else _wrap_member(value)
+        return value if is_functional(value) else _wrap_member(value)
     except RecursionError:
         raise UntrackableError(
             "lists, dicts and tuples are nested more deeply than Python can follow",

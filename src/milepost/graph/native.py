@@ -151,7 +151,10 @@ class ListAdapter(Adapter):
         return kind in (list, ListWrapper)
 
     def children(self, obj: list[Any]) -> Iterable[tuple[str, Any]]:
-        pairs: Iterable[tuple[str, Any]] = zip(map(str, range(len(obj))), obj, strict=True)
+        if isinstance(obj, ListWrapper) and obj._original is not None:
+            obj._agree()
+        members = list.copy(obj)  # another thread may change the list meanwhile
+        pairs: Iterable[tuple[str, Any]] = zip(map(str, range(len(members))), members, strict=True)
         untracked = getattr(obj, "_untracked", None)
         if not untracked:
             return pairs
@@ -182,7 +185,7 @@ class DictAdapter(Adapter):
         if isinstance(obj, (DictWrapper, OrderedDictWrapper)) and obj._original is not None:
             obj._agree()
         base = OrderedDict if isinstance(obj, OrderedDict) else dict  # whose methods are no calls of Python
-        for key, child in base.items(obj):
+        for key, child in list(base.items(obj)):
             if untracked and (key in keys if type(child) in PLAIN else _among(child, untracked)):
                 continue
             if isinstance(key, str):

@@ -174,6 +174,8 @@ def keras_objects(keras):
     yield "keras.Variable", keras.Variable([1.0])
     yield "keras.optimizers.Optimizer", optimizer
     yield "keras.layers.StringLookup", keras.layers.StringLookup(vocabulary=["a"])
+    yield "keras.layers.TextVectorization", keras.layers.TextVectorization(vocabulary=["a"])
+    yield "keras.utils.FeatureSpace", keras.utils.FeatureSpace({"a": "float"})
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile(loss="mse")
     yield "keras.Model", model

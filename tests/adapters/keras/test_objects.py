@@ -174,6 +174,55 @@ class TestPreprocessing:
         milepost.Checkpoint(layer=fresh).read(path)
         np.testing.assert_array_equal(numpy(fresh(np.array(data))), numpy(layer(np.array(data))))
 
+    @pytest.mark.parametrize(
+        "made", [layers.StringLookup, layers.IntegerLookup, layers.TextVectorization, layers.Normalization]
+    )
+    def test_a_layer_that_was_not_adapted_is_saved(self, tmp_path, made):
+        pytest.importorskip("tensorflow", reason="Keras' lookups are TensorFlow's on every backend")
+        path = milepost.Checkpoint(layer=made()).write(tmp_path / "c")
+        milepost.Checkpoint(layer=made()).read(path).assert_consumed()
+
+
+FEATURES = {"a": np.arange(6.0, dtype=np.float32), "b": np.array(list("xyzxyx")), "c": np.arange(6.0, dtype=np.float32)}
+
+
+class TestFeatureSpace:
+    @pytest.fixture(autouse=True)
+    def tensorflow(self):
+        return pytest.importorskip("tensorflow", reason="a FeatureSpace computes with TensorFlow on every backend")
+
+    def made(self):
+        space = keras.utils.FeatureSpace
+        words = layers.TextVectorization(output_mode="multi_hot")
+        features = {"a": space.float_normalized(), "c": space.float_discretized(3, output_mode="one_hot")}
+        return space({**features, "b": space.feature("string", words, "float")}, output_mode="dict")
+
+    def adapted(self, tensorflow):
+        space = self.made()
+        space.adapt(tensorflow.data.Dataset.from_tensor_slices(FEATURES).batch(2))
+        return space
+
+    def test_it_counts_as_adapted_after_a_restore(self, tmp_path, tensorflow):
+        space, fresh = self.adapted(tensorflow), self.made()
+        status = milepost.Checkpoint(space=fresh).read(milepost.Checkpoint(space=space).write(tmp_path / "c"))
+        found, expected = fresh(FEATURES), space(FEATURES)
+        for name in FEATURES:
+            np.testing.assert_array_equal(numpy(found[name]), numpy(expected[name]))
+        status.assert_consumed().assert_existing_objects_matched()
+
+    def test_one_that_was_not_adapted_stays_so(self, tmp_path):
+        fresh = self.made()
+        milepost.Checkpoint(space=fresh).read(milepost.Checkpoint(space=self.made()).write(tmp_path / "c"))
+        with pytest.raises(ValueError, match="adapt"):
+            fresh(FEATURES)
+
+    def test_one_of_which_a_part_is_restored_stays_so(self, tmp_path, tensorflow):
+        fresh = self.made()
+        path = milepost.Checkpoint(space=self.adapted(tensorflow)).write(tmp_path / "c")
+        milepost.Checkpoint(space=fresh).read(path, ignore="space/preprocessors/b")
+        with pytest.raises(ValueError, match="adapt"):
+            fresh(FEATURES)
+
 
 class TestPrivateValues:
     """What TensorFlow would not save is saved, but TensorFlow is not told of it."""

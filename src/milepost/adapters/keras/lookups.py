@@ -1,4 +1,4 @@
-"""Preprocessing layers that hold a vocabulary or boundaries, and no variables.
+"""Preprocessing layers that hold a vocabulary or boundaries, and no variables; and `FeatureSpace`, which holds such layers.
 
 TensorFlow does not save these, so the object graph has them in a field that TensorFlow skips.
 """
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from milepost.adapters.keras.layers import LayerAdapter
-from milepost.adapters.keras.private import Discretization, IndexLookup
+from milepost.adapters.keras.private import Discretization, FeatureSpace, IndexLookup, Normalization
+from milepost.deferred.table import deferred_on
 from milepost.graph.adapter import Array, Value, register
 from milepost.graph.variable import as_array
 from milepost.tensor import DType
@@ -68,6 +69,29 @@ class DiscretizationAdapter(LayerAdapter):
         return super().assign(obj, arrays)
 
 
+class FeatureSpaceAdapter(LayerAdapter):
+    """`keras.utils.FeatureSpace`. It refuses to be used until it counts as adapted, which no variable of it says."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, FeatureSpace)
+
+    def on_restored(self, obj: Any) -> None:
+        super().on_restored(obj)
+        if not obj._is_adapted:
+            obj._is_adapted = all(_is_adapted(each) for each in obj.preprocessors.values() if hasattr(each, "adapt"))
+
+
+def _is_adapted(layer: Any) -> bool:
+    """Whether a layer that learns from data has done so, or gets what another one has learned when it is built."""
+    lookup = getattr(layer, "_lookup_layer", layer)
+    if isinstance(lookup, IndexLookup):
+        return bool(len(lookup.get_vocabulary()) > lookup._token_start_index())
+    if isinstance(layer, Discretization):
+        return layer.bin_boundaries is not None
+    given = isinstance(layer, Normalization) and layer.input_mean is not None
+    return bool(given or layer.built or deferred_on(layer))
+
+
 def _vocabulary(obj: Any, dtype: DType) -> Array:
     special = obj._token_start_index()
     words = obj.get_vocabulary()
@@ -85,3 +109,4 @@ def _weights(obj: Any) -> Array:
 
 register(VocabularyAdapter())
 register(DiscretizationAdapter())
+register(FeatureSpaceAdapter())

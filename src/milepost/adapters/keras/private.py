@@ -16,6 +16,7 @@ from keras.src.layers import Discretization as Discretization
 from keras.src.layers import InputLayer as InputLayer
 from keras.src.layers import Layer as Layer
 from keras.src.layers import Normalization as Normalization
+from keras.src.layers.preprocessing.feature_space import FeatureSpace as FeatureSpace
 from keras.src.layers.preprocessing.index_lookup import IndexLookup as IndexLookup
 from keras.src.models.functional import Functional as Functional
 from keras.src.models.sequential import Sequential as Sequential
@@ -71,6 +72,12 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "keras.layers.StringLookup": {
         "_token_start_index": "where the vocabulary begins",
+    },
+    "keras.layers.TextVectorization": {
+        "_lookup_layer": "the layer that holds its vocabulary",
+    },
+    "keras.utils.FeatureSpace": {
+        "_is_adapted": "whether it may be used",
     },
     "keras.Model": {
         "_initial_epoch": "the epoch that fit() begins with",

@@ -29,7 +29,10 @@ class TrackableAdapter(SlotAdapter):
     """Objects whose children and values TensorFlow's own methods return."""
 
     def handles(self, kind: type) -> bool:
-        return issubclass(kind, Trackable) and not issubclass(kind, tf.Variable) and not is_of_keras_3(kind)
+        if not issubclass(kind, Trackable) or issubclass(kind, tf.Variable):
+            return False
+        # a table of Keras 3 without a vocabulary has an initializer of a class of Keras, which no adapter of Keras knows
+        return not is_of_keras_3(kind) or issubclass(kind, tf.lookup.KeyValueTensorInitializer)
 
     def tracks(self, obj: Any) -> bool:
         return not serialization.registered_saver(obj)

@@ -40,6 +40,25 @@ def test_what_is_at_or_below_an_allowed_path_may_be_left_out(tmp_path, path):
     Checkpoint(m=module(a=DATES, b=Variable(1))).write(tmp_path / "ckpt", options)
 
 
+@pytest.mark.parametrize("path", ["d", "d/1"])
+def test_members_under_keys_that_are_no_text_may_be_left_out(tmp_path, path):
+    held = {1: 0.5, "a": 1, (2, 3): Variable(1)}
+    checkpoint = Checkpoint(d=held)
+    with pytest.raises(UntrackableError, match=r"(?s)not a string.*also d/\(2, 3\)"):
+        checkpoint.write(tmp_path / "ckpt")
+    options = CheckpointOptions(allow_unsaved=[path, "d/(2, 3)"])
+    fresh = Checkpoint(d={1: 7, "a": 0})
+    status = fresh.read(checkpoint.write(tmp_path / "ckpt", options), options)
+    status.assert_consumed().assert_existing_objects_matched()
+    assert (fresh.d[1], fresh.d["a"]) == (7, 1)
+
+
+def test_a_restore_counts_a_member_under_a_key_that_is_no_text_as_missing(tmp_path):
+    path = Checkpoint(d={"a": 1}).write(tmp_path / "ckpt")
+    with pytest.raises(UnmatchedError, match="d/1"):
+        Checkpoint(d={"a": 0, 1: 2}).read(path).assert_existing_objects_matched()
+
+
 def test_an_allowed_path_is_no_prefix_of_a_name(tmp_path):
     with pytest.raises(UntrackableError):
         Checkpoint(m=module(ab=DATES)).write(tmp_path / "ckpt", CheckpointOptions(allow_unsaved=["m/a"]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import milepost.adapters  # noqa: F401 - which registers the adapter of arrays
-from milepost import Module, NoDependency, SlotOwner, UnsupportedError, UntrackableError, Variable
+from milepost import Module, NoDependency, SlotOwner, UnsupportedError, Variable
 from milepost.graph.adapter import Adapter, register, unregister
 from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import walk
@@ -96,10 +96,18 @@ def test_a_dict_with_other_keys_than_strings_and_plain_values_is_fine():
     assert paths(module(d={1: "x", "v": Variable(1)})) == ["", "d", "d/v"]
 
 
-def test_a_trackable_under_a_non_string_key_is_refused_with_its_path():
-    with pytest.raises(UntrackableError, match="key that is not a string") as caught:
-        walk(Operation(module(m=module(d={1: Variable(1)}))))
-    assert caught.value.key == "m/d"
+def test_a_trackable_under_a_non_string_key_is_an_omission():
+    root = module(m=module(d={1: Variable(1), "v": Variable(1)}))
+    assert paths(root) == ["", "m", "m/d", "m/d/v"]
+    (omitted,) = walk(Operation(root), omissions=True).omissions
+    assert (omitted.path, omitted.doubtful) == ("m/d/1", False)
+    assert "key that is not a string" in omitted.reason
+
+
+def test_one_that_is_held_elsewhere_too_is_none():
+    root = module(v=Variable(1))
+    root.d = {1: root.v}
+    assert not walk(Operation(root), omissions=True).omissions
 
 
 def test_slots_in_classes_are_edges():

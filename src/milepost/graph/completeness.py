@@ -16,7 +16,7 @@ from milepost.graph.adapter import Adapter, adapter_of_type
 from milepost.graph.containers import ListWrapper, find_trackable
 from milepost.graph.keys import child_path
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.omissions import Accounted, Omission, Omitted
+from milepost.graph.omissions import Accounted, Omission, Omitted, Unnamed
 from milepost.graph.plain.places import Unsaveable
 from milepost.graph.plain.values import PLAIN, is_value
 from milepost.graph.remedies import cannot_be_read, remedy_for, remedy_for_state
@@ -27,6 +27,7 @@ SETTINGS: Final = frozenset({int, float, complex, bool, str, bytes, type(None), 
 _STATELESS: Final = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 """Types of values that a checkpoint may hold and does not save."""
 _MOST_SEARCHED: Final = 1_000
+_UNNAMED: Final = "a dict holds it under a key that is not a string, which no path can name"
 _STORABLE: Final = "replace it by numbers, text or arrays, or keep it out of the tree"
 _PARTIAL: Final = "make it a jax.tree_util.Partial, whose arguments are saved"
 _ADD_MODEL: Final = "add the model that it trains to the checkpoint"
@@ -58,6 +59,10 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
         known: Identities of all objects that the checkpoint holds.
     """
     value, path, is_state, in_tree, searched = untaken
+    if type(value) is Unnamed:
+        if id(value.value) not in known:
+            yield Omitted(path, type(value.value).__name__, _UNNAMED, value.remedy)
+        return
     if type(value) is Unsaveable:
         value, is_state = value.value, True
     adapter = adapter_of_type(type(value))

@@ -10,7 +10,7 @@ from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of, adapter_of_type, register
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.module import UNTRACKED, Tracked
-from milepost.graph.omissions import Omission
+from milepost.graph.omissions import Omission, Unnamed
 from milepost.graph.plain.places import holds_state
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.state import PythonState, TensorState
@@ -171,7 +171,7 @@ class ListAdapter(Adapter):
 
 
 class DictAdapter(Adapter):
-    """Dicts: edges are the keys that are strings."""
+    """Dicts: edges are the keys that are strings. A save refuses other members that are trackable or state."""
 
     searched = True
 
@@ -181,7 +181,7 @@ class DictAdapter(Adapter):
     def children(self, obj: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
         untracked = getattr(obj, "_untracked", ())
         keys = getattr(obj, "_untracked_keys", ())
-        pairs = []
+        pairs: list[tuple[str, Any]] = []
         if isinstance(obj, (DictWrapper, OrderedDictWrapper)) and obj._original is not None:
             obj._agree()
         base = OrderedDict if isinstance(obj, OrderedDict) else dict  # whose methods are no calls of Python
@@ -190,19 +190,8 @@ class DictAdapter(Adapter):
                 continue
             if isinstance(key, str):
                 pairs.append((key, child))
-            elif (is_state := holds_state(obj)) or adapter_of(child) is not None:
-                what = "a value that is state" if is_state else "a trackable object"
-                remedy = "use str(key), or wrap the value in NoDependency"
-                if str(key) in obj:
-                    remedy = "use other keys, or hold the values under other names: str(key) is a key of this dict too"
-                elif isinstance(child, dict):  # as the state of an optimizer of PyTorch
-                    remedy += "; if state_dict() of an object returned this, pass the object itself"
-                raise UntrackableError(
-                    f"a dict holds {what} under a key that is not a string, which no path can name",
-                    expected="string keys",
-                    found=f"{key!r} of type {type(key).__name__}",
-                    remedy=remedy,
-                )
+            elif holds_state(obj) or adapter_of(child) is not None:
+                pairs.append((str(key), unnamed(obj, key, child)))
         return pairs
 
     def replace(self, obj: dict[Any, Any], changes: Mapping[str, Any]) -> dict[Any, Any]:
@@ -211,6 +200,16 @@ class DictAdapter(Adapter):
         else:
             obj.update(changes)
         return obj
+
+
+def unnamed(holder: Mapping[Any, Any], key: Any, child: Any) -> Unnamed:
+    """The member of a dict that is not saved because its key is not a string."""
+    remedy = "use str(key), or wrap the value in NoDependency"
+    if str(key) in holder:
+        remedy = "use other keys, or hold the values under other names: str(key) is a key of this dict too"
+    elif isinstance(child, dict):  # as the state of an optimizer of PyTorch
+        remedy += "; if state_dict() of an object returned this, pass the object itself"
+    return Unnamed(child, remedy)
 
 
 class TupleAdapter(Adapter):

@@ -27,6 +27,21 @@ class Omission(NamedTuple):
     parts: tuple[Any, ...] = ()
 
 
+class Unnamed:
+    """A member of a dict under a key that is no text, so that no path can name it. An adapter returns it as the child ``str(key)``.
+
+    Args:
+        value: The member.
+        remedy: What to do.
+    """
+
+    __slots__ = ("remedy", "value")
+
+    def __init__(self, value: Any, remedy: str) -> None:
+        self.value = value
+        self.remedy = remedy
+
+
 class Accounted(NamedTuple):
     """One part of a framework's own account of an object.
 

@@ -158,7 +158,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
         omissions: Whether to look for what a checkpoint would leave out.
 
     Raises:
-        UntrackableError: The root is not trackable, or a dict holds a trackable object under a key that is not a string.
+        UntrackableError: The root is not trackable.
         UnsupportedError: A slot variable is also an ordinary child, or has children.
         AdapterError: The adapter of an imported framework cannot be imported.
     """

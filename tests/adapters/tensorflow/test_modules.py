@@ -5,7 +5,7 @@ import collections
 import pytest
 
 import milepost
-from milepost import Checkpoint, UntrackableError, UntrackedWarning
+from milepost import Checkpoint, CheckpointOptions, UntrackableError, UntrackedWarning
 from tests.adapters.tensorflow.frameworks import exchanged, tf
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
@@ -105,7 +105,19 @@ def test_a_dict_key_that_is_no_string_is_refused_with_its_path(tmp_path):
     made.named = {1: tf.Variable(0.0)}
     with pytest.raises(UntrackableError) as caught:
         Checkpoint(m=made).write(tmp_path / "ckpt")
-    assert caught.value.key == "m/named"
+    assert caught.value.key == "m/named/1"
+
+
+@pytest.mark.parametrize("path", ["m/cache", "m/cache/-1"])
+def test_a_member_under_a_key_that_is_no_string_can_be_left_out(tmp_path, path):
+    """As the joint distributions of TensorFlow Probability make them when they are used."""
+    made = tf.Module()
+    made.cache = {"a": tf.Variable(2.0)}
+    made.cache[-1] = [tf.Variable(1.0)]
+    allowed = CheckpointOptions(allow_unsaved=[path])
+    saved = Checkpoint(m=made).write(tmp_path / "ckpt", allowed)
+    assert [key for key, _ in milepost.list_variables(saved)][1:] == ["m/cache/a/.ATTRIBUTES/VARIABLE_VALUE"]
+    Checkpoint(m=made).read(saved, allowed).assert_consumed().assert_existing_objects_matched()
 
 
 def test_functions_are_nodes_without_values(tmp_path):

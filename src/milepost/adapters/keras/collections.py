@@ -16,6 +16,7 @@ from milepost.deferred.table import admit, deferred_on
 from milepost.graph.adapter import Adapter, adapter_of_type, register
 from milepost.graph.by_identity import ByIdentity
 from milepost.graph.native import DictAdapter, ListAdapter
+from milepost.graph.omissions import Unnamed
 
 
 class WatchedList(TrackedList):  # type: ignore[misc]  # which is untyped
@@ -115,7 +116,8 @@ class _TrackedAdapter(Adapter):
     """What the adapters of lists and of dicts of Keras objects share. Those of Python's lists and dicts come after it."""
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        return [(name, child) for name, child in super().children(obj) if _is_edge(child)]
+        pairs = super().children(obj)
+        return [(name, child) for name, child in pairs if _is_edge(child.value if type(child) is Unnamed else child)]
 
     def on_deferred(self, obj: Any) -> None:
         obj.__class__ = _WATCHED.get(type(obj), type(obj))

@@ -16,6 +16,7 @@ from milepost.adapters.tensorflow.private import DictWrapper, ListWrapper, Track
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of, adapter_of_type
+from milepost.graph.native import unnamed
 
 
 class ContainerAdapter(TrackableAdapter):
@@ -28,11 +29,7 @@ class ContainerAdapter(TrackableAdapter):
         try:
             children = list(super().children(obj))
         except UntrackableError:
-            if isinstance(obj, dict) and any(
-                not isinstance(key, str) and adapter_of(obj[key]) is not None for key in obj
-            ):
-                raise
-            return _members(obj)
+            return [*_members(obj), *_unnamed(obj)]
         names = {name for name, _ in children}
         return [*children, *(pair for pair in _of_others(_members(obj)) if pair[0] not in names)]
 
@@ -44,6 +41,14 @@ def _members(obj: Any) -> list[tuple[str, Any]]:
     if isinstance(obj, dict):
         return [(key, member) for key, member in obj.items() if isinstance(key, str)]
     return [(str(index), member) for index, member in enumerate(obj)]
+
+
+def _unnamed(obj: Any) -> list[tuple[str, Any]]:
+    """Members that a save refuses, because their keys are not strings."""
+    if not isinstance(obj, dict):
+        return []
+    others = [(key, member) for key, member in obj.items() if not isinstance(key, str)]
+    return [(str(key), unnamed(obj, key, member)) for key, member in others if adapter_of(member) is not None]
 
 
 def _of_others(members: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:

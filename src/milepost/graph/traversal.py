@@ -26,7 +26,7 @@ from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, SlotReference, new_edge
-from milepost.graph.omissions import Omitted
+from milepost.graph.omissions import Omission, Omitted
 from milepost.graph.plain.places import holds_state, kind_of_plain_place
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import cannot_be_read
@@ -181,6 +181,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     holders = [0]
     unfollowed: list[_Unfollowed] = []
     untaken: list[Untaken] = []
+    lacking: list[tuple[int, Omission]] = []
     first_skipped = visited = 0
     while visited < len(holders) or unfollowed:  # both lists grow during the loop
         new = len(objects)
@@ -243,8 +244,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
             if "unfinished" in adapter.overrides and not adapter.leaf:
                 unfinished = adapter.unfinished(obj)
                 if unfinished is not None:
-                    kind, (reason, remedy, doubtful, _) = type(obj).__name__, unfinished
-                    graph.omissions.append(Omitted(paths[number], kind, reason, remedy, doubtful))
+                    lacking.append((number, unfinished))
         if names:
             edges[number] = list(map(new_edge, zip(names, targets, strict=True)))
     graph.first_slot = len(objects)
@@ -257,6 +257,10 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     if owners:
         _walk_slots(operation, graph, owners, ids, omissions=omissions)
     if omissions:
+        for number, (reason, remedy, doubtful, parts) in lacking:
+            if not parts or any(id(part) not in ids for part in parts):
+                kind = type(objects[number]).__name__
+                graph.omissions.append(Omitted(paths[number], kind, reason, remedy, doubtful))
         graph.omissions += (omitted for each in untaken for omitted in omission_of(each, ids))
         if any("account" in adapter.overrides for adapter in set(adapters)):
             graph.omissions += left_out_of_accounts(graph, ids, slots=slots)

@@ -46,6 +46,24 @@ def test_in_the_middle_of_an_accumulation_they_are_named(checkpoint, prefix):
         checkpoint.write(prefix)
 
 
+def test_those_that_the_checkpoint_holds_are_saved_and_not_named(checkpoint, prefix):
+    half(checkpoint)
+    checkpoint.gradients = {name: each.grad for name, each in checkpoint.net.named_parameters()}
+    assert not named(checkpoint, prefix)
+    checkpoint.write(prefix, CheckpointOptions(strict=True))
+    fresh = program(type(checkpoint.optimizer))
+    half(fresh)
+    fresh.gradients = {name: each.grad.zero_() for name, each in fresh.net.named_parameters()}
+    fresh.read(prefix).assert_consumed()
+    assert torch.equal(fresh.net.weight.grad, checkpoint.net.weight.grad)
+
+
+def test_they_are_named_if_the_checkpoint_holds_some_of_them(checkpoint, prefix):
+    half(checkpoint)
+    checkpoint.gradients = [checkpoint.net.weight.grad]
+    assert named(checkpoint, prefix)
+
+
 def test_they_are_an_error_in_strict_mode(checkpoint, prefix):
     half(checkpoint)
     with pytest.raises(UntrackableError, match="zero_grad"):

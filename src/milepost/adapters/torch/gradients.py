@@ -52,12 +52,12 @@ def unused_gradients(optimizer: Any) -> Omission | None:
     changed = [
         group for group, now, then in zip(optimizer.param_groups, marks, used, strict=True) if _is_new(now, then)
     ]
-    parameters = [each for group in changed for each in group["params"] if each.grad is not None]
-    count = sum(bool(_here(each.grad).detach().to_dense().any()) for each in parameters)
-    if not count:
+    present = [each.grad for group in changed for each in group["params"] if each.grad is not None]
+    lost = tuple(each for each in present if _here(each).detach().to_dense().any())
+    if not lost:
         return None
-    reason = f"the gradients of {count} parameters, which were changed since the optimizer's last step"
-    return Omission(reason, _REMEDY, doubtful=True)
+    reason = f"the gradients of {len(lost)} parameters, which were changed since the optimizer's last step"
+    return Omission(reason, _REMEDY, doubtful=True, parts=lost)
 
 
 def _here(gradient: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """Options: asynchronous saves, callbacks, shards, alignment, strictness, storages."""
 
+import copy
 import subprocess
 import sys
 import threading
@@ -233,3 +234,33 @@ def test_a_checkpoint_can_live_in_memory():
     live = Checkpoint(v=Variable(0.0))
     live.restore(path, options).assert_consumed()
     assert live.v == 1
+
+
+@pytest.mark.parametrize("name", ["allow_unsaved", "each_process", "first_process", "experimental_write_callbacks"])
+def test_a_copy_shares_no_list_with_its_original(name):
+    given = [] if name == "experimental_write_callbacks" else ["a"]
+    options = CheckpointOptions(**{name: given})
+    copied = copy.copy(options)
+    assert copied == options
+    given.append(print if name == "experimental_write_callbacks" else "b")
+    assert getattr(copied, name) == getattr(options, name)[:-1]
+
+
+def test_a_copy_of_options_of_a_class_of_the_program_has_its_attributes():
+    class Options(CheckpointOptions):
+        pass
+
+    options = Options(strict=True)
+    options.note = "mine"
+    copied = copy.copy(options)
+    assert (type(copied), copied.strict, copied.note) == (Options, True, "mine")
+
+
+def test_a_status_does_not_follow_later_changes_of_the_options(tmp_path):
+    path = Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt")
+    options = CheckpointOptions(allow_unsaved=["when"])
+    live = Checkpoint(v=Variable(0.0))
+    live.when = np.zeros(2, "datetime64[s]")
+    status = live.read(path, options)
+    options.allow_unsaved.clear()
+    status.assert_existing_objects_matched()

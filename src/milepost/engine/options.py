@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -131,6 +131,14 @@ class CheckpointOptions:
             if (value := getattr(self, each.name, each.default)) != each.default
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __copy__(self) -> Self:
+        """A copy that shares no list with its original."""
+        copied = object.__new__(type(self))
+        values = {each.name: getattr(self, each.name) for each in fields(self) if hasattr(self, each.name)}
+        for name, value in (values | getattr(self, "__dict__", {})).items():
+            setattr(copied, name, copy(value) if isinstance(value, (list, set, dict)) else value)
+        return copied
 
     @property
     def is_async(self) -> bool:
@@ -269,7 +277,7 @@ def resolved(options: Any) -> CheckpointOptions:
     if options is None:
         return copy(_DEFAULTS)
     if isinstance(options, CheckpointOptions):
-        return replace(options, experimental_write_callbacks=options.write_callbacks or None)
+        return replace(copy(options), experimental_write_callbacks=options.write_callbacks or None)
     given = {
         each.name: getattr(options, each.name) for each in fields(CheckpointOptions) if hasattr(options, each.name)
     }

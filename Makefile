@@ -32,7 +32,7 @@ MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variabl
 	tests/examples/test_guide_flax.py
 
 .PHONY: help demo quick test test-times test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
-	test-core test-core-quickly test-files lint lint-systems format docs bench peers fuzz durability clean
+	test-core test-core-quickly test-files lint lint-systems format docs bench peers fuzz mutants durability clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ peers: .venv-bench/.made  ## the README's table of what other libraries do; abou
 fuzz: .venv-fuzz/.made  ## look for hostile files that readers do not refuse, guided by coverage: make fuzz SECONDS=3600 ARGS=--keep
 	.venv-fuzz/$(BIN)/python -m tests.fuzzing --seconds $(SECONDS) $(ARGS)
 
+mutants: .venv-mutants/.made  ## look for rules that no test holds, in hours: make mutants ARGS="--count 60 engine/pins"
+	.venv-mutants/$(BIN)/python -m tests.mutation --workers $(WORKERS) $(ARGS)
+
 durability: .venv-fuzz/.made  ## count what is tried to break saves, restores and readers; results go to benchmarks/results
 	.venv-fuzz/$(BIN)/python -m benchmarks.durability --seconds $(SECONDS)
 
@@ -143,6 +146,7 @@ clean:  ## remove environments, caches and builds
 .venv-docs/.made: EXTRAS = docs
 .venv-bench/.made: EXTRAS = bench,fast
 .venv-fuzz/.made: EXTRAS = fuzz
+.venv-mutants/.made: EXTRAS = mutants
 
 .venv-%/.made: VERSIONS = 3.14 3.13 3.12 3.11 3.16 3.15
 # TensorFlow has no release for 3.14 yet.

@@ -19,7 +19,7 @@ OF_A_RUN = ("ckpt-1", "ckpt-2", "other-1")
 
 
 @pytest.fixture
-def storage() -> MemoryStorage:
+def storage() -> Any:
     """A directory with two series of another run."""
     return with_checkpoints(MemoryStorage(), *(f"run/{name}" for name in OF_A_RUN))
 

@@ -89,7 +89,8 @@ def test_the_order_of_tests() -> None:
     """The module's own file first, and of others the fast ones; as many as there is time for, but at least one."""
     own, fast, slow = "tests/bundle/test_m.py::own", "tests/a/test_a.py::fast", "tests/a/test_a.py::slow"
     covering = Covering({slow: 5.0, fast: 0.1, own: 0.5}, {})
-    assert chosen(covering, "bundle/m.py", {slow, fast, own}, 10) == ([own, fast, slow], pytest.approx(5.6))
+    assert chosen(covering, "bundle/m.py", {slow, fast, own}, 10)[0] == [own, fast, slow]
+    assert chosen(covering, "bundle/m.py", {slow, fast, own}, 10)[1] == pytest.approx(5.6)
     assert chosen(covering, "bundle/m.py", {slow, fast, own}, 1)[0] == [own, fast]
     assert chosen(covering, "bundle/m.py", {slow}, 1)[0] == [slow]
 

@@ -26,7 +26,7 @@ from milepost.engine.take import Take, new_take
 from milepost.engine.together.own_values import OwnGraph, refuse_another_number
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.engine.undo import raise_explained
-from milepost.engine.unsaved_slots import Unsaved
+from milepost.engine.unsaved_slots import Unsaved, stepped
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_during, adapter_of, adapter_of_type_during, values_of
 from milepost.graph.containers import ListWrapper
@@ -90,6 +90,7 @@ class Match:
         deferred: The nodes whose objects do not exist yet.
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
         unsaved: The live slot variables that the checkpoint does not have.
+        stepped: The optimizers that may have other state that the checkpoint does not have.
         fresh: Identities of the slot variables that optimizers made for the match. They have no old values.
         unused: For bound nodes, names of saved values that the live object does not have, or does not take.
         contradicted: Nodes whose live object takes the values of another node, each with that other node.
@@ -111,6 +112,7 @@ class Match:
     deferred: list[Deferred] = field(default_factory=list)
     made_slots: list[Callable[[], object]] = field(default_factory=list)
     unsaved: list[Unsaved] = field(default_factory=list)
+    stepped: Sequence[Any] = ()
     fresh: set[int] = field(default_factory=set)
     unused: dict[int, set[str]] = field(default_factory=dict)
     contradicted: dict[int, int] = field(default_factory=dict)
@@ -187,7 +189,10 @@ class Matcher:
             if not self._skip_slots:
                 if self.slot_nodes:
                     self._match_slots(operation, match)
-                self._find_unsaved(operation, match)
+                if len(match.bindings) > 1:  # a variable that comes late is no optimizer
+                    self._find_unsaved(operation, match)
+                if node == 0:
+                    match.stepped = stepped(operation, match.bindings.values(), may_lack=match.may_lack)
             for number in match.bindings.keys() & self._of_each_process:
                 refuse_another_number(self._nodes[number].values, *self._member)
         except BaseException as error:

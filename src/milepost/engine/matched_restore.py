@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restoration import WatchedRestore
 from milepost.engine.together.own_values import graph_of_process
 from milepost.engine.translation import SAVE_COUNTER, UNTRANSLATED, Translated
+from milepost.engine.unsaved_slots import STAYED, state_of
 from milepost.errors import StorageError, UnrestoredWarning, warn
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.contract.operation import Operation
@@ -98,6 +100,7 @@ class MatchedRestore(WatchedRestore):
         self._contradicted: dict[int, int] = {}
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Reference] = {}
+        self._stayed: dict[int, Reference] = {}
         self._matcher = Matcher(reader, own, self.uid, self._bound, skip_slots=self._skip_slots, member=member)
         self._has_warned = False
 
@@ -122,13 +125,37 @@ class MatchedRestore(WatchedRestore):
         return not any(self.graph.nodes[node].values for node in self._bound if node not in counters)
 
     def missing(self, operation: Operation) -> list[Entry]:
-        """Live values that are not in the checkpoint, and that no later restore has assigned."""
+        """Live values that are not in the checkpoint, and that no later restore has assigned, except those of `_warn_of_stayed`."""
         self._follow_converted(operation)
         return [
             entry
             for entry in self._account_of_live(operation, self._bound.living(), only_unrestored=True)
-            if not entry.skipped_by_tensorflow
+            if not entry.skipped_by_tensorflow and entry.note != STAYED
         ]
+
+    def _find_stayed(self, optimizers: Sequence[Any], operation: Operation) -> None:
+        """Remembers the state of optimizers that the restore does not change, because the checkpoint lacks it."""
+        if optimizers:
+            bound = {id(obj) for _, obj in self._bound.living()}
+            lacking = (obj for obj in state_of(optimizers, operation) if id(obj) not in bound)
+            self._stayed = {id(obj): reference_to(obj) for obj in lacking}
+
+    def _warn_of_stayed(self, operation: Operation) -> None:
+        """Warns of the state that optimizers have made since the save, if it stays."""
+        if not self._stayed:
+            return
+        live = self._account_of_live(operation, self._bound.living(), only_unrestored=True)
+        stayed = [replace(entry, note="") for entry in live if entry.note == STAYED]
+        if stayed:
+            was, keeps, it = ("was", "keeps", "it") if len(stayed) == 1 else ("were", "keep", "them")
+            warn(
+                f"{self.reader.prefix}: {counted(len(stayed), 'value')} of an optimizer {was} made after this checkpoint was saved, and {keeps} "
+                f"what the training since has left in {it}, because the framework does not remove state from an optimizer. To go on exactly "
+                "as the checkpoint did, restore into a new optimizer:"
+                f"{unasked.listed(stayed)}",
+                UnrestoredWarning,
+                self.place,
+            )
 
     def unwatch(self) -> None:
         super().unwatch()
@@ -372,9 +399,14 @@ class MatchedRestore(WatchedRestore):
                     # TensorFlow saves no trees of JAX arrays, so text that a saved tree lacks is missing and not skipped.
                     saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else skipped_too)
                     skipped = not saved and (value.skipped_by_tensorflow or number in live.skipped_by_tensorflow)
-                    note = "TensorFlow saves no such values" if skipped else ""
+                    note = "TensorFlow saves no such values" if skipped else STAYED if self._is_stayed(obj) else ""
                     entries.append(Entry(Outcome.MISSING, key, "", live_spec(operation, value, obj), note, skipped))
         return entries
+
+    def _is_stayed(self, obj: Any) -> bool:
+        """Whether this is state of an optimizer that existed at the restore, and that nothing was saved for."""
+        reference = self._stayed.get(id(obj))
+        return reference is not None and reference() is obj
 
     def _is_lacking(self, obj: Any) -> bool:
         """Whether an object existed at the restore, and nothing was saved for it or for the tuple or tree that holds it."""

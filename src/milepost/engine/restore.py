@@ -125,6 +125,8 @@ class Restoration(MatchedRestore):
             raise
         self.may_lack = match.may_lack or bool(match.missing)
         self.deferred.release_if_unneeded()
+        self._find_stayed(match.stepped, operation)
+        self._warn_of_stayed(operation)
 
     def settle(self, operation: Operation, node: int, child: Any, *, superseded: bool = False) -> Any:
         """Restores an object that was made after the restore from its deferred node. Errors are those of `restore`.
@@ -265,7 +267,8 @@ class Restoration(MatchedRestore):
             successors = deliver(
                 operation, self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first
             )
-            remove(match.unsaved, undo)
+            if match.unsaved:
+                remove(match.unsaved, undo)
             takers = [take.obj for take in match.takes]
             if successors:
                 takers = [successors.get(id(obj), obj) for obj in takers]
@@ -360,6 +363,7 @@ class Restoration(MatchedRestore):
         self._remember(match, takers, {}, before)
         try:
             living = self._bound.living()
+            self._find_stayed(match.stepped, operation)
             saved = self._account_of_saved(self._with_below(each.node for each in match.deferred), living)
             live = self._account_of_live(operation, [*living, *((-1, each.slot) for each in match.unsaved)])
         finally:

@@ -1,19 +1,26 @@
-"""Slot variables that did not exist when a checkpoint was saved: a restore of their optimizer removes them.
+"""State of optimizers that did not exist when a checkpoint was saved: a restore removes it, or warns of it.
 
 A restore leaves state that the checkpoint lacks as it is, since it may be the program's own. Slot variables are different: an optimizer
 makes them while it trains, and makes them again if they are not there. So after a restore it has those that the checkpoint has, and no
 others, as after the framework's own load.
+
+Optimizers of other frameworks make their state once, and compiled functions hold it, so that it cannot be removed. Such state stays, and a
+warning names it, if the optimizer has made a step: before the first one, the state is as it was made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from milepost.engine.undo import Undo
 from milepost.graph.adapter import adapter_of_type
 from milepost.graph.contract.operation import Operation
+from milepost.graph.keys import Subtrees
 from milepost.graph.traversal import walk
+
+STAYED: Final = "state that an optimizer has made since the save, and that stays"
+"""The note of a report on such a value."""
 
 
 class Unsaved(NamedTuple):
@@ -72,3 +79,32 @@ def remove(unsaved: Sequence[Unsaved], undo: Undo) -> None:
         put_back: Callable[[], object] = adapter.before_make_slot(owner, variable, name)
         undo.add(put_back)
         adapter.drop_slot(owner, variable, name)
+
+
+def stepped(operation: Operation, objects: Collection[Any], *, may_lack: bool) -> list[Any]:
+    """The optimizers that have made a step, and that may have state which the checkpoint lacks.
+
+    Args:
+        operation: The restore.
+        objects: The live objects of a match.
+        may_lack: Whether any of them may have a child that the checkpoint lacks.
+    """
+    kinds = {kind: operation.adapter_of_type(kind) for kind in set(map(type, objects))}
+    asked = {kind: each for kind, each in kinds.items() if each and "has_stepped" in each.overrides}
+    pairs = [(asked[type(obj)], obj) for obj in objects if type(obj) in asked] if asked else []
+    return [obj for adapter, obj in pairs if (may_lack or adapter.slot_names(obj)) and adapter.has_stepped(obj)]
+
+
+def state_of(optimizers: Iterable[Any], operation: Operation) -> Iterator[Any]:
+    """All objects at or below some optimizers, and their slot variables.
+
+    Args:
+        optimizers: The optimizers.
+        operation: The restore.
+    """
+    live = walk(operation)
+    identities = set(map(id, optimizers))
+    numbers = [number for number, obj in enumerate(live.objects) if id(obj) in identities]
+    below = Subtrees(live.paths[number] for number in numbers)
+    slots = {reference.slot for number in numbers for reference in live.slots.get(number, ())}
+    return (obj for number, obj in enumerate(live.objects) if number in slots or live.paths[number] in below)

@@ -57,6 +57,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     - each saved slot variable: ``has_slots`` and ``slot``; if there is one, ``slot_fits``, else ``before_make_slot`` and ``make_slot``;
       then ``values`` of it
     - each optimizer: ``has_slots``, ``removable_slots``
+    - each object, if anything live was not saved: ``slot_names``, ``has_stepped``
     - the check of types and shapes, which calls nothing
     - each object that values are assigned to: ``may_refuse``
     - the check of all bytes, which calls nothing; so far no value has changed

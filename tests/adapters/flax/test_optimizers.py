@@ -137,6 +137,20 @@ def test_another_optimizer_takes_what_it_knows_and_the_rest_is_reported(path):
     assert not report.unexpected
 
 
+@pytest.mark.filterwarnings("error")
+def test_state_of_parameters_that_were_unfrozen_after_the_save_is_named_once_they_are_trained(path):
+    net = nnx.Linear(3, 3, rngs=nnx.Rngs(0))
+    biases = nnx.All(nnx.Param, nnx.PathContains("bias"))
+    checkpoint = milepost.Checkpoint(net=net, optimizer=nnx.Optimizer(net, optax.adam(0.1), wrt=biases))
+    checkpoint.write(path)
+    checkpoint.optimizer = nnx.Optimizer(net, optax.adam(0.1), wrt=nnx.Param)
+    checkpoint.read(path).expect_partial()  # the new moments are zeros
+    checkpoint.optimizer.update(net, jax.tree.map(jnp.ones_like, nnx.state(net, nnx.Param)))
+    with pytest.warns(milepost.UnrestoredWarning, match="2 values of an optimizer were made after") as caught:
+        checkpoint.read(path).expect_partial()
+    assert "optimizer/opt_state/0/mu/kernel" in str(caught[0].message)
+
+
 def test_a_train_state_of_a_split_module_is_restored(path):
     transformation = optax.adam(0.1)
 

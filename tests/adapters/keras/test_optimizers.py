@@ -93,6 +93,38 @@ class TestFit:
         assert training.losses(3) == expected
 
 
+class TestGoingBackToBeforeTheOptimizerWasBuilt:
+    @pytest.fixture(params=["adam", "momentum", "scaled"])
+    def training(self, request):
+        return Training(request.param)
+
+    def test_state_that_stays_is_named_at_once(self, training, tmp_path):
+        path = training.checkpoint.write(tmp_path / "c")
+        training.losses(1)
+        with pytest.warns(milepost.UnrestoredWarning, match="made after this checkpoint was saved") as caught:
+            status = training.checkpoint.read(path).expect_partial()
+        notes = {entry.key.partition("/.A")[0]: entry.note for entry in status.report().missing}
+        stayed = [key for key, note in notes.items() if note]
+        assert stayed == [key for key in notes if key.startswith("model/optimizer/")]
+        assert all(f"  {key}/.A" in str(caught[0].message) for key in stayed)
+        with pytest.raises(milepost.UnmatchedError):
+            status.assert_existing_objects_matched()
+
+    @pytest.mark.filterwarnings("error")
+    def test_state_before_the_first_step_is_no_matter(self, training, tmp_path):
+        path = training.checkpoint.write(tmp_path / "c")
+        training.model(INPUTS)
+        training.optimizer.build(training.model.trainable_variables)
+        training.checkpoint.read(path).expect_partial()
+
+    @pytest.mark.filterwarnings("error")
+    @pytest.mark.parametrize("left_out", [{"ignore": "model/optimizer"}, {"only": ["model/l1", "model/l2"]}])
+    def test_an_optimizer_that_is_left_out_is_no_matter(self, training, tmp_path, left_out):
+        path = training.checkpoint.write(tmp_path / "c")
+        training.losses(1)
+        training.checkpoint.read(path, **left_out).expect_partial()
+
+
 @pytest.mark.skipif(BACKEND == "jax", reason="Keras itself cannot scale losses eagerly on JAX")
 def test_the_first_loss_after_a_restore_is_scaled_by_the_saved_number(tmp_path):
     def made():

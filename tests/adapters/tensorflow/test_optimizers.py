@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, MismatchError
+from milepost import Checkpoint, MismatchError, UnrestoredWarning
 from tests.adapters.tensorflow.frameworks import CHECKPOINTS, exchanged, keras, tf
 
 legacy, newer = keras.optimizers.legacy, keras.optimizers
@@ -81,6 +81,44 @@ def test_training_goes_on_exactly(tmp_path, writer, reader, name, steps_before):
     status = reader(net=net, optimizer=optimizer).restore(path)
     assert train(net, optimizer, 4) == expected
     status.assert_consumed()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "legacy Adam",
+        "legacy Adam scaled",
+        "legacy SGD",
+        "Adam",
+        "Adam scaled",
+        "TensorFlow 1 Adam",
+        "TensorFlow 1 Momentum",
+    ],
+)
+def test_state_that_came_after_the_save_is_named(tmp_path, name):
+    net, optimizer = Net(), MAKERS[name]()
+    net(x)
+    checkpoint = Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "ckpt")
+    train(net, optimizer, 1)
+    with pytest.warns(UnrestoredWarning, match="of an optimizer were made after this checkpoint was saved"):
+        status = checkpoint.read(path).expect_partial()
+    missing = status.report().missing
+    assert missing
+    assert all(entry.note for entry in missing)
+
+
+@pytest.mark.parametrize("name", ["legacy Adam", "TensorFlow 1 Momentum"])
+def test_slot_variables_of_variables_that_were_frozen_at_the_save_are_named(tmp_path, name):
+    net, optimizer = Net(), MAKERS[name]()
+    net.last.trainable = False
+    train(net, optimizer, 1)
+    checkpoint = Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "ckpt")
+    net.last.trainable = True
+    train(net, optimizer, 1)
+    with pytest.warns(UnrestoredWarning, match=r"net/last/kernel/.OPTIMIZER_SLOT/optimizer/m"):
+        checkpoint.read(path).expect_partial()
 
 
 @pytest.mark.parametrize("name", ["Adam", "legacy Adam", "Adam scaled"])

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from flax import nnx
 
+from milepost.adapters.counters import has_counted
 from milepost.adapters.flax.private import flatten
 from milepost.adapters.flax.variables import leaves_with_path
 from milepost.graph.adapter import Adapter
@@ -49,6 +50,16 @@ class NodeAdapter(Adapter):
         # Set in the dict itself: __setattr__ would decide again which attributes are data, and a successor is of the same kind.
         vars(obj).update(changes)
         return obj
+
+
+class OptimizerAdapter(NodeAdapter):
+    """`nnx.Optimizer`, which makes its state once."""
+
+    def handles(self, kind: type) -> bool:
+        return issubclass(kind, nnx.Optimizer)
+
+    def has_stepped(self, obj: Any) -> bool:
+        return has_counted(obj.step)
 
 
 def _account_of_attributes(obj: Any) -> Iterator[Accounted]:

@@ -16,6 +16,7 @@ import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
+from milepost.adapters.counters import has_counted
 from milepost.adapters.keras.attributes import attributes
 from milepost.adapters.keras.layers import AccountedAdapter
 from milepost.adapters.keras.private import BaseOptimizer, LossScaleOptimizer
@@ -80,6 +81,9 @@ class OptimizerAdapter(AccountedAdapter):
 
     def has_slots(self, obj: Any) -> bool:
         return True
+
+    def has_stepped(self, obj: Any) -> bool:
+        return bool(obj.built) and has_counted(obj.iterations)
 
     def slot_names(self, obj: Any) -> Sequence[str]:
         return list(slot_lists(obj)) if self._is_legacy else ()

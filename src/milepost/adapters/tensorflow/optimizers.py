@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from milepost.adapters.counters import has_counted
 from milepost.adapters.keras_optimizers import (
     ALIASES,
     hyperparameters,
@@ -53,6 +54,13 @@ class SlotOptimizerAdapter(TrackableAdapter):
                 UnrestoredWarning,
             )
         return super().unwanted(obj, saved)
+
+    def has_stepped(self, obj: Any) -> bool:
+        if not tf.executing_eagerly():
+            return False  # a graph has made all state before it was saved
+        optimizer = tracked_for(obj)
+        iterations = getattr(optimizer, "_iterations", None)
+        return bool(optimizer._slots) if iterations is None else has_counted(iterations)
 
     def make_slot(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> Any:
         with tf.init_scope():
@@ -118,6 +126,9 @@ class ListOptimizerAdapter(TrackableAdapter):
 
     def has_slots(self, obj: Any) -> bool:
         return True
+
+    def has_stepped(self, obj: Any) -> bool:
+        return tf.executing_eagerly() and has_counted(tracked_for(obj).iterations)
 
     def slot_names(self, obj: Any) -> Sequence[str]:
         return ()

@@ -65,6 +65,14 @@ class Slots:
         """
         return lambda: self.drop_slot(obj, variable, name)
 
+    def has_stepped(self, obj: Any) -> bool:
+        """Whether this optimizer has made a step, so that its state is no longer as it was made.
+
+        An adapter overrides it if optimizers cannot do without state that they have made, so that `removable_slots` does not list it. A
+        restore then leaves state that the checkpoint does not have as it is, and a warning names it if the optimizer has made a step.
+        """
+        return False
+
     def drop_slot(self, obj: Any, variable: Any, name: str) -> None:
         """Removes a slot variable: one that `make_slot` made, because the restore failed or was a dry run, or one of
         `removable_slots` that was not saved.

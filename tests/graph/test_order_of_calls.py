@@ -222,7 +222,7 @@ def test_a_restore_that_removes_slot_variables(recorder):
         recorder.take()
         checkpoint.read("ckpt", options)
     names = [name for _, name in recorder.take()]
-    walk = slice(names.index("removable_slots") + 1, names.index("may_refuse"))
+    walk = slice(len(names) - names[::-1].index("removable_slots"), names.index("may_refuse"))
     assert {*names[walk]} >= {"children", "slot_names", "slot"}
     del names[walk]
     assert names[names.index("replace") :] == [
@@ -241,7 +241,7 @@ def test_a_deferred_restore(recorder, options):
     calls = recorder.take()
     assert [name for _, name in calls] == [
         *("stand_ins", "children"),
-        *("values", "has_slots", "slot", "before_make_slot", "make_slot", "values", "has_slots", "has_slots"),
+        *("values", "removable_slots", "has_slots", "slot", "before_make_slot", "make_slot", "values"),
         *("may_refuse", "may_refuse"),
         *("before_assign", "assign") * 2,
         *("on_restored", "on_restored", "on_restored"),

@@ -89,7 +89,7 @@ class Match:
         takes: The objects that take values.
         deferred: The nodes whose objects do not exist yet.
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
-        unsaved: The live slot variables that the checkpoint does not have.
+        unsaved: The live state of optimizers that the checkpoint does not have.
         stepped: The optimizers that may have other state that the checkpoint does not have.
         fresh: Identities of the slot variables that optimizers made for the match. They have no old values.
         unused: For bound nodes, names of saved values that the live object does not have, or does not take.
@@ -187,10 +187,10 @@ class Matcher:
         try:
             self._match_below(operation, match, node, obj, attached)
             if not self._skip_slots:
+                if len(match.bindings) > 1:  # a variable that was made after the restore is no optimizer
+                    self._find_unsaved(operation, match)
                 if self.slot_nodes:
                     self._match_slots(operation, match)
-                if len(match.bindings) > 1:  # a variable that comes late is no optimizer
-                    self._find_unsaved(operation, match)
                 if node == 0:
                     match.stepped = stepped(operation, match.bindings.values(), may_lack=match.may_lack)
             for number in match.bindings.keys() & self._of_each_process:
@@ -434,13 +434,13 @@ class Matcher:
                     self._match_slot(operation, match, obj, variable, name, slot_node)
 
     def _find_unsaved(self, operation: Operation, match: Match) -> None:
-        """Finds the live slot variables that the checkpoint does not have, of each optimizer that was bound in this match."""
+        """Finds the state that the checkpoint does not have, of each optimizer that was bound in this match."""
         kinds = {kind: adapter_of_type_during(operation, kind) for kind in set(map(type, match.bindings.values()))}
         owners = {kind: each for kind, each in kinds.items() if each and "removable_slots" in each.overrides}
         bindings, bound = match.bindings, self._bound
         for node, owner in bindings.items() if owners else ():
             adapter = owners.get(type(owner))
-            if adapter is None or not adapter.has_slots(owner):
+            if adapter is None:
                 continue
             saved = {
                 (id(bindings[variable] if variable in bindings else bound[variable]), name)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from milepost.engine.undo import Undo
-from milepost.graph.adapter import adapter_of_type
+from milepost.graph.adapter import adapter_of_type, adapter_of_type_during
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import Subtrees
 from milepost.graph.traversal import walk
@@ -27,9 +27,9 @@ class Unsaved(NamedTuple):
     """A live slot variable that the checkpoint does not have, and that its optimizer can do without.
 
     Attributes:
-        node: The saved optimizer.
-        owner: The live optimizer.
-        variable: The variable, or None if the state is a child of the optimizer.
+        node: The saved optimizer, or the saved part of one.
+        owner: The live optimizer, or the live part of one.
+        variable: The variable, or None if the state is a child of the owner.
         name: The name of the slot, or of the child.
         slot: The slot variable, or the child, once it is located.
     """
@@ -57,7 +57,8 @@ def located(unsaved: Sequence[Unsaved], operation: Operation) -> Iterator[tuple[
         for owner, references in live.slots.items()
         for reference in references
     }
-    places |= {(owner, None, edge.name): edge.node for owner in live.slots for edge in live.edges[owner]}
+    for owner in {numbers.get(id(each.owner), -1) for each in unsaved if each.variable is None} - {-1}:
+        places |= {(owner, None, edge.name): edge.node for edge in live.edges[owner]}
     for each in unsaved:
         owner = numbers.get(id(each.owner), -1)
         variable = None if each.variable is None else numbers.get(id(each.variable), -1)
@@ -89,7 +90,7 @@ def stepped(operation: Operation, objects: Collection[Any], *, may_lack: bool) -
         objects: The live objects of a match.
         may_lack: Whether any of them may have a child that the checkpoint lacks.
     """
-    kinds = {kind: operation.adapter_of_type(kind) for kind in set(map(type, objects))}
+    kinds = {kind: adapter_of_type_during(operation, kind) for kind in set(map(type, objects))}
     asked = {kind: each for kind, each in kinds.items() if each and "has_stepped" in each.overrides}
     pairs = [(asked[type(obj)], obj) for obj in objects if type(obj) in asked] if asked else []
     return [obj for adapter, obj in pairs if (may_lack or adapter.slot_names(obj)) and adapter.has_stepped(obj)]

@@ -26,7 +26,7 @@ from milepost.errors import UnsupportedError
 from milepost.foreign.items import ROOT, Item, levels, packable, walked
 from milepost.foreign.keras_variables import variables_of
 from milepost.foreign.opaque import Name
-from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
+from milepost.foreign.optimizers import WHOLE, OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
 from milepost.foreign.reader import ForeignReader, as_value, is_value
 from milepost.foreign.rebuilt import METADATA, refusal
@@ -92,7 +92,7 @@ class GraphBuilder:
         notes: By key, where a value comes from that is not in the file.
         left_out: By key, functions that the file names in the state of a scheduler. The live scheduler has them itself.
         kept: Numbers of live objects that keep their values although the file has none, as in PyTorch.
-        optimizers: The nodes of optimizers of PyTorch.
+        optimizers: The nodes of optimizers of PyTorch, and of their groups.
     """
 
     def __init__(self, reader: ForeignReader, live: LiveGraph) -> None:
@@ -180,6 +180,11 @@ class GraphBuilder:
             return True
         if adapter.has_slots(obj) and is_optimizer_state(item):
             self._optimizers.append((node, live, item))
+            return True
+        whole = self._edges[live].get(WHOLE) if "has_slots" in adapter.overrides else None
+        if whole is not None and WHOLE not in item.children:
+            below = self._drafts[node].children[WHOLE] = self._new(whole)
+            self._add_packed(below, item)
             return True
         fitting = _fitting(item, adapter, obj)
         if fitting is not None:
@@ -347,6 +352,7 @@ class GraphBuilder:
         groups = draft.children["param_groups"] = self._new(self._edges[live].get("param_groups"))
         for position, settings in enumerate(state.settings()):
             group = self._drafts[groups].children[str(position)] = self._new(None)
+            self.optimizers.add(group)
             for name, values in settings.items():
                 setting = self._drafts[group].children[name] = self._new(None)
                 self._add_values(setting, values)

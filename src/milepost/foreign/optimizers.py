@@ -37,6 +37,8 @@ Values = Mapping[str, tuple[str, Array | Stored]]
 
 STATE: Final = "state"
 GROUPS: Final = "param_groups"
+WHOLE: Final = "state_dict"
+"""The child of an optimizer that takes all of its state at once, because its class has its own form of ``state_dict()``."""
 _PARAMETERS: Final = "params"
 _MOST_LISTED: Final = 5
 _INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS", "Optimizer"})
@@ -287,9 +289,7 @@ def _positions(group: Any, key: str) -> list[Any]:
 def _setting(item: Item) -> Values:
     """A hyperparameter as the live optimizer would save it."""
     value = item.value
-    if isinstance(value, Stored):
-        return {value.local: (item.key, value)}
-    array = as_setting(value)
+    array = None if isinstance(value, Stored) else as_setting(value)
     if array is None:
         return _packed(item.key, value)
     # The members of a tuple have keys below the key of the tuple.

@@ -54,9 +54,9 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 
     - the match, each object that has a saved counterpart, nearest first: ``values``, ``children``, ``aliases``, ``unwanted``
     - each object that has no child for a saved edge, by any name: ``stand_ins``
+    - each object that has a saved counterpart: ``removable_slots``
     - each saved slot variable: ``has_slots`` and ``slot``; if there is one, ``slot_fits``, else ``before_make_slot`` and ``make_slot``;
       then ``values`` of it
-    - each optimizer: ``has_slots``, ``removable_slots``
     - each object, if anything live was not saved: ``slot_names``, ``has_stepped``
     - the check of types and shapes, which calls nothing
     - each object that values are assigned to: ``may_refuse``

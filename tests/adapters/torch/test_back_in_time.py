@@ -407,3 +407,89 @@ def test_a_newer_restore_without_a_group_ends_the_wait_of_an_older_one_for_it(tm
     checkpoint.read(before)
     unfreeze(net, optimizer, lr=0.75)
     assert optimizer.param_groups[1]["lr"] == 0.75
+
+
+class Counting(torch.optim.SGD):  # type: ignore[misc,name-defined]
+    """Counts its steps in a group, and takes smaller ones the later."""
+
+    def step(self, closure=None):
+        group = self.param_groups[0]
+        group["steps"] = group.get("steps", 0) + 1
+        group["norm"] = torch.ones(1) * group["steps"]
+        group["lr"] = 0.1 / group["steps"]
+        return super().step(closure)
+
+
+class InItsOwnForm(Counting):
+    def state_dict(self):
+        return {"own": super().state_dict()}
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict["own"])
+
+
+def written(kind, net, optimizer, directory):
+    if kind == "own":
+        return milepost.Checkpoint(net=net, optimizer=optimizer).write(directory / "c")
+    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, directory / "c.pt")
+    return str(directory / "c.pt")
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("kind", ["own", "torch"])
+@pytest.mark.parametrize("optimizer", [Counting, InItsOwnForm])
+def test_what_steps_have_added_to_a_group_is_removed(tmp_path, optimizer, kind, before):
+    net, _ = made()
+    optimizer = optimizer(net.parameters(), 0.1, momentum=0.5)
+    steps(net, optimizer, before)
+    path = written(kind, net, optimizer, tmp_path)
+    saved = str(optimizer.state_dict())
+    losses = steps(net, optimizer)
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path).assert_consumed()
+    assert str(optimizer.state_dict()) == saved
+    assert steps(net, optimizer) == losses
+
+
+def test_what_the_program_has_put_into_a_group_before_the_first_step_stays(tmp_path):
+    net, optimizer = made()
+    path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")
+    optimizer.param_groups[0]["scale"] = 2.0
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path).expect_partial()
+    assert optimizer.param_groups[0]["scale"] == 2.0
+
+
+def test_what_a_scheduler_has_noted_in_a_group_stays(tmp_path):
+    net, optimizer, checkpoint, path, _ = before_the_first_step(tmp_path)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 10)
+    noted = optimizer.param_groups[0]["max_lr"]
+    checkpoint.read(path).expect_partial()
+    assert optimizer.param_groups[0]["max_lr"] == noted
+    steps(net, optimizer)
+    scheduler.step()
+
+
+def test_a_group_is_put_back_if_the_restore_fails(tmp_path, monkeypatch):
+    net, _ = made()
+    optimizer = Counting(net.parameters(), 0.1, momentum=0.5)
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    steps(net, optimizer)
+    before = str(optimizer.state_dict())
+    monkeypatch.setattr(restoration.Restoration, "_remember", lambda *arguments: 1 / 0)
+    with pytest.raises(milepost.RefusedError):
+        checkpoint.read(path)
+    assert str(optimizer.state_dict()) == before
+
+
+def test_tensors_in_the_groups_of_a_file_of_torch_save_stay_tensors(tmp_path):
+    net, optimizer = made()
+    steps(net, optimizer)
+    optimizer.param_groups[0].update(lr=torch.tensor(0.5), norm=torch.ones(2, dtype=torch.bfloat16))
+    path = written("torch", net, optimizer, tmp_path)
+    lr = optimizer.param_groups[0]["lr"]
+    lr.fill_(1.0)
+    del optimizer.param_groups[0]["norm"]
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path).assert_consumed()
+    assert optimizer.param_groups[0]["lr"] is lr
+    assert lr == 0.5
+    assert torch.equal(optimizer.param_groups[0]["norm"], torch.ones(2, dtype=torch.bfloat16))

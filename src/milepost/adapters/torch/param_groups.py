@@ -10,6 +10,9 @@ The implementation of a step (``fused``, ``foreach``, ``capturable``, ``differen
 saved. A hyperparameter is restored with its saved type, number or tensor. A tensor is restored in place if the saved one has its
 element type and shape, because compiled steps refer to it. A tensor that the program passed to the optimizer is also restored in
 place from a saved number.
+
+Many optimizers count steps in a group. What steps have added to a group since the save is removed, as ``load_state_dict`` removes it.
+What the optimizer's class needs and what schedulers have added stays.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -33,6 +36,11 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.plain_state.decoding import unpack
 from milepost.plain_state.encoding import TEXT, pack, to_text
 from milepost.tensor import DType
+
+_OF_SCHEDULERS: Final = frozenset(
+    {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "initial_momentum", "swa_lr"}
+)
+"""What the schedulers of PyTorch add to a group when they are made."""
 
 
 class _View:
@@ -125,6 +133,33 @@ class ParamGroupAdapter(Adapter):
             if name not in optimizer.param_groups[obj.position]:
                 key = ("group", obj.position, name)
                 yield name, view_of(optimizer, key, Hyperparameter, optimizer, obj.position, name)
+
+    def removable_slots(self, obj: ParamGroup, saved: Collection[str]) -> Iterable[tuple[Any, str]]:
+        optimizer: Any = obj.optimizer()
+        if not getattr(
+            optimizer, "state", None
+        ):  # it has made no step, so all that is in the group is the program's choice
+            return
+        stay = NO_STATE | _OF_SCHEDULERS | getattr(optimizer, "defaults", {}).keys() | set(saved)
+        for name in optimizer.param_groups[obj.position]:
+            if name not in stay:
+                yield None, name
+
+    def before_make_slot(self, obj: ParamGroup, variable: Any, name: str) -> Callable[[], object]:
+        optimizer: Any = obj.optimizer()
+        settings = optimizer.param_groups[obj.position]
+        former = dict(settings)
+
+        def put_back() -> None:
+            settings.clear()
+            settings.update(former)
+
+        return put_back
+
+    def drop_slot(self, obj: ParamGroup, variable: Any, name: str) -> None:
+        optimizer: Any = obj.optimizer()
+        del optimizer.param_groups[obj.position][name]
+        forget_view(optimizer, ("group", obj.position, name))
 
 
 class HyperparameterAdapter(Adapter):

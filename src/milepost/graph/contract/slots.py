@@ -85,11 +85,13 @@ class Slots:
         each, it calls `before_make_slot` and `drop_slot` when all values are restored. Slot variables that are not listed stay, as do
         those that the arguments of the restore leave alone.
 
-        State that belongs to no variable is a child of the optimizer. It is listed with None as the variable, and the name of the
-        child.
+        State that belongs to no variable is a child of the optimizer, or of an object that stands for a part of it, whose adapter may
+        override this method too. It is listed with None as the variable, and the name of the child.
+
+        It is called before slot variables are made for saved values.
 
         Args:
-            obj: The optimizer.
+            obj: The optimizer, or a part of it.
             saved: Names of the saved children.
         """
         return ()

@@ -276,6 +276,77 @@ def test_moments_of_any_layout_stay_the_same_tensors(tmp_path, layout):
     )
 
 
+def listed(value):
+    return [
+        each
+        for part in (value.values() if isinstance(value, dict) else value)
+        for each in (part if isinstance(part, tuple) else [part])
+    ]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [torch.rand(3, 2), torch.rand(4).bfloat16()],
+        lambda: (torch.rand(2, 3).T, torch.rand(())),
+        lambda: {"a": torch.rand(3), "b": (torch.rand(2), torch.arange(3))},
+    ],
+)
+def test_tensors_in_lists_and_dicts_of_the_state_stay_the_same(tmp_path, make):
+    net, optimizer = made()
+    state = optimizer.state[net[0].weight]
+    state["q"] = make()
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    saved = copy.deepcopy(state["q"])
+    state["q"] = make()
+    before = listed(state["q"])
+    checkpoint.read(path).assert_consumed()
+    assert repr(state["q"]) == repr(saved)
+    assert [id(each) for each in listed(state["q"])] == [id(each) for each in before]
+
+
+def test_the_state_of_lbfgs_stays_in_place(tmp_path):
+    net, _ = made()
+    optimizer = torch.optim.LBFGS(net.parameters())
+
+    def train():
+        optimizer.step(lambda: loss_of(net, optimizer))
+
+    train()
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    state = optimizer.state[net[0].weight]
+    direction, saved = state["d"], state["d"].clone()
+    train()
+    present = state["d"]
+    checkpoint.read(path).assert_consumed()
+    assert optimizer.state[net[0].weight]["d"] is present
+    assert torch.equal(present, saved)
+    assert direction is not present
+
+
+def loss_of(net, optimizer):
+    optimizer.zero_grad()
+    loss = net(torch.ones(2, 3)).square().mean()
+    loss.backward()
+    return loss
+
+
+@pytest.mark.parametrize("shared", ["present", "saved"])
+def test_tensors_that_are_shared_in_a_list_are_not_written_twice(tmp_path, shared):
+    net, optimizer = made()
+    state, tensor = optimizer.state[net[0].weight], torch.rand(3)
+    state["q"] = [tensor, tensor] if shared == "saved" else [torch.rand(3), torch.rand(3)]
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    saved = copy.deepcopy(state["q"])
+    state["q"] = [tensor, tensor] if shared == "present" else [torch.rand(3), torch.rand(3)]
+    checkpoint.read(path).assert_consumed()
+    assert repr(state["q"]) == repr(saved)
+    assert (state["q"][0] is state["q"][1]) == (shared == "saved")
+
+
 @pytest.mark.parametrize("last", [True, False])
 def test_moments_of_another_layout_take_the_saved_strides(tmp_path, last):
     net = nn.Conv2d(3, 4, 3)
@@ -409,7 +480,7 @@ def test_a_newer_restore_without_a_group_ends_the_wait_of_an_older_one_for_it(tm
     assert optimizer.param_groups[1]["lr"] == 0.75
 
 
-class Counting(torch.optim.SGD):  # type: ignore[misc,name-defined]
+class Counting(torch.optim.SGD):  # type: ignore[name-defined]
     """Counts its steps in a group, and takes smaller ones the later."""
 
     def step(self, closure=None):

@@ -31,6 +31,7 @@ from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
 from milepost.adapters.torch.hints import PLAIN, keep_hint
+from milepost.adapters.torch.in_place import into
 from milepost.adapters.torch.layouts import STRIDES, is_made_alike, keep_layout, unlike_layout
 from milepost.adapters.torch.leaves import GRADIENT, is_leaf_with_gradient, keep_gradient
 from milepost.adapters.torch.local_shards import home_of_shard, is_dtensor, new_dtensor
@@ -350,7 +351,8 @@ def _state_dict_of(optimizer: Any) -> Any:
 
 def _part(optimizer: Any, parameter: Any, name: str) -> Part:
     def put(owner: Any, value: Any) -> None:
-        owner.state[parameter][name] = value
+        state = owner.state[parameter]
+        state[name] = into(state.get(name), value)
 
     def make() -> Part:
         return Part(optimizer, lambda owner: owner.state[parameter][name], put, f"the state {name!r}")

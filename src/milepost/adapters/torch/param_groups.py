@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE, as_setting
+from milepost.adapters.torch.in_place import into
 from milepost.adapters.torch.late_groups import watch_groups
 from milepost.adapters.torch.plain_tensors import is_plain
 from milepost.adapters.torch.steps import before_step, has_hooks, watch_step
@@ -197,14 +198,14 @@ class HyperparameterAdapter(Adapter):
             return lambda: None
 
         def put_back() -> None:
-            settings[name] = _into(settings.get(name), kept)
+            settings[name] = into(settings.get(name), kept)
 
         return put_back
 
     def assign(self, obj: Hyperparameter, arrays: Mapping[str, Array]) -> Hyperparameter:
         settings, present = obj.settings, obj.settings.get(obj.name)
         if TEXT in arrays or VARIABLE_VALUE not in arrays:
-            settings[obj.name] = _into(present, unpack(arrays))
+            settings[obj.name] = into(present, unpack(arrays))
             return obj
         array = arrays[VARIABLE_VALUE]
         if array.ndim > 1 or array.dtype.kind not in "biuf":
@@ -274,25 +275,6 @@ def _packed(value: Any) -> Mapping[str, Array]:
         arrays[TEXT][()] = to_text(value, "", store).encode()
         return arrays
     return pack(value)
-
-
-def _into(present: Any, value: Any) -> Any:
-    """A saved value, written into the tensors that are there already where they fit."""
-    if isinstance(value, torch.Tensor):
-        if isinstance(present, torch.Tensor) and _alike(present, value):
-            with torch.no_grad():
-                present.copy_(value)
-            return present
-        return value
-    if type(value) in (list, tuple) and type(present) is type(value) and len(present) == len(value):
-        return type(value)(_into(old, new) for old, new in zip(present, value, strict=True))
-    return value
-
-
-def _alike(present: torch.Tensor, value: torch.Tensor) -> bool:
-    if (present.dtype, present.shape) != (value.dtype, value.shape) or not (is_plain(present) and is_plain(value)):
-        return False
-    return value.ndim < 2 or bool(present.stride() == value.stride())
 
 
 for _adapter in (ParamGroupsAdapter(), ParamGroupAdapter(), HyperparameterAdapter()):

@@ -241,7 +241,7 @@ def test_a_deferred_restore(recorder, options):
     calls = recorder.take()
     assert [name for _, name in calls] == [
         *("stand_ins", "children"),
-        *("values", "removable_slots", "has_slots", "slot", "before_make_slot", "make_slot", "values"),
+        *("values", "has_slots", "slot", "before_make_slot", "make_slot", "values"),
         *("may_refuse", "may_refuse"),
         *("before_assign", "assign") * 2,
         *("on_restored", "on_restored", "on_restored"),

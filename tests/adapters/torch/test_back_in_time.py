@@ -564,3 +564,47 @@ def test_tensors_in_the_groups_of_a_file_of_torch_save_stay_tensors(tmp_path):
     assert optimizer.param_groups[0]["lr"] is lr
     assert lr == 0.5
     assert torch.equal(optimizer.param_groups[0]["norm"], torch.ones(2, dtype=torch.bfloat16))
+
+
+OPTIMIZERS = sorted(
+    name
+    for name, kind in vars(torch.optim).items()
+    if isinstance(kind, type)
+    and issubclass(kind, torch.optim.Optimizer)
+    and name not in ("Optimizer", "SparseAdam")  # which takes sparse gradients only
+)
+NEEDED = {"SGD": {"lr": 0.1, "momentum": 0.9}, "LBFGS": {"max_iter": 3, "history_size": 2}}
+
+
+@pytest.mark.parametrize("when", ["before the first step", "after two steps", "before it unfreezes"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_goes_back_as_with_its_own_load(tmp_path, name, when):
+    def rewound(saved):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(3, 4, bias=False), nn.Linear(4, 2, bias=False))
+        optimizer = getattr(torch.optim, name)(net.parameters(), **NEEDED.get(name, {}))
+
+        def train(count):
+            return [float(optimizer.step(lambda: loss_of(net, optimizer))) for _ in range(count)]
+
+        net[0].requires_grad_(when != "before it unfreezes")
+        train(0 if when == "before the first step" else 2)
+        back = saved(net, optimizer)
+        net.requires_grad_(True)
+        first = train(2)
+        optimizer.zero_grad()
+        back()
+        return str(optimizer.state_dict()), train(2), first
+
+    def by_milepost(net, optimizer):
+        checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+        path = checkpoint.write(tmp_path / "c")
+        return lambda: checkpoint.read(path).assert_consumed()
+
+    def by_pytorch(net, optimizer):
+        kept = copy.deepcopy((net.state_dict(), optimizer.state_dict()))
+        return lambda: (net.load_state_dict(kept[0]), optimizer.load_state_dict(kept[1]))
+
+    state, again, first = rewound(by_milepost)
+    assert again == first
+    assert (state, again, first) == rewound(by_pytorch)

@@ -231,7 +231,7 @@ def found(make, operate, check, *, more=100, most=None, returns=False, seed=0, s
         operate: Is given the setting. It is interrupted.
         check: Is given the setting after that. It raises an error if the program cannot go on or something is lost. It must wait for
             what it starts.
-        more: How many points are tried beyond the first and the last time of each line; chosen by ``seed``.
+        more: How many points are tried beyond the first time of each line; chosen by ``seed``.
         most: How many points are tried at most; chosen by ``seed``. None is all of them.
         returns: Whether Ctrl-C also comes when a function has returned and its caller has not got the result yet.
         seed: Chooses them.
@@ -240,9 +240,8 @@ def found(make, operate, check, *, more=100, most=None, returns=False, seed=0, s
     """
     chance = random.Random(seed)
     points = points_of(make, operate, returns=returns)
-    ends = {point[:3]: point for point in points}
-    chosen = [point for point in points if point.number == 1 or ends[point[:3]] is point]
-    others = [point for point in points if point.number != 1 and ends[point[:3]] is not point]
+    chosen = [point for point in points if point.number == 1]
+    others = [point for point in points if point.number != 1]
     more = more // 10 if QUICK else more
     chosen += chance.sample(others, min(more, len(others)))
     most = 60 if QUICK and most is None else most

@@ -28,10 +28,13 @@ def register_at_fork(
 
 
 class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotations, not in Python
-    """A re-entrant lock that is free in a forked child if another thread held it.
+    """A re-entrant lock that is free in a forked child if another thread held it, and free when its ``with`` block is left.
 
     A forked child has only the thread that forked, so an ordinary lock that another thread held would never become free. A lock
     that the forking thread holds stays held.
+
+    Ctrl-C may come before the first statement of a block, and between its last one and its end. Python does not call what ends the
+    block then. So what ends it is an object of its own, and the lock is released with that object at the latest.
 
     Example:
         >>> lock = ForkableLock()
@@ -47,19 +50,37 @@ class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotat
         _locks.add(self)
 
     def give_back(self) -> None:
-        """Releases it as often as this thread has acquired it, which may be not at all.
-
-        A block that Ctrl-C may end at any line calls this in two ``finally`` clauses, one around the other, because Ctrl-C may also come
-        between the end of the block and the call.
-        """
+        """Releases it as often as this thread has acquired it, which may be not at all."""
         while self.is_owned():
             self.release()
+
+    @property
+    def __exit__(self) -> _End:
+        return _End(self)
 
     def _after_fork(self) -> None:
         if self.acquire(blocking=False):
             self.release()
         else:
             self._at_fork_reinit()  # type: ignore[attr-defined]  # what the locks of `threading` do
+
+
+class _End:
+    """Ends a block that holds a lock. Python asks for it before it acquires the lock."""
+
+    _give_back: Callable[[], object] | None = None
+
+    def __init__(self, lock: ForkableLock) -> None:
+        self._release = lock.release
+        if not lock.is_owned():  # otherwise an outer block of this thread holds it
+            self._give_back = lock.give_back
+
+    def __call__(self, *_: object) -> None:
+        self._release()
+
+    def __del__(self) -> None:
+        if self._give_back is not None:
+            self._give_back()
 
 
 _locks: Final[weakref.WeakSet[ForkableLock]] = weakref.WeakSet()

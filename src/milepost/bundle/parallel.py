@@ -78,11 +78,5 @@ def _wait(helpers: Sequence[ThreadCall], failures: list[BaseException]) -> None:
 
 def _next(iterator: Iterator[T], lock: ForkableLock) -> T | object:
     """The next item, or `_NO_MORE`."""
-    try:
-        try:
-            lock.acquire()
-            return next(iterator, _NO_MORE)
-        finally:
-            lock.give_back()
-    finally:  # Ctrl-C may have come before the line above
-        lock.give_back()
+    with lock:
+        return next(iterator, _NO_MORE)

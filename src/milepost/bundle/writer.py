@@ -12,7 +12,6 @@ same tensors. Source: TensorFlow 2.21, ``tensorflow/core/util/tensor_bundle/tens
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +25,7 @@ from milepost.bundle.messages import BundleHeader
 from milepost.bundle.slices import check_piece, covers, slice_key
 from milepost.collector import collection_paused
 from milepost.errors import MilepostError, MismatchError, UnsupportedError
+from milepost.forks import ForkableLock
 from milepost.storage import WritableFile
 from milepost.table import TableWriter
 from milepost.tensor import DType, PiecewiseArray, TensorSlice, TensorSpec
@@ -68,7 +68,7 @@ class BundleWriter:
         self._keys: set[bytes] = set()
         self._sliced: dict[bytes, _Sliced] = {}
         self._entries: dict[bytes, bytes] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         self._bytes_written = 0
 
     @property

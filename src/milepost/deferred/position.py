@@ -35,8 +35,8 @@ class DeferredNodes:
 
     def add(self, node: int) -> None:
         """Counts a new position. One node may be deferred in several places."""
-        self._counts[node] = self._counts.get(node, 0) + 1
         self._needing += 1
+        self._counts[node] = self._counts.get(node, 0) + 1
 
     def remove(self, node: int, *, superseded: bool) -> None:
         """Counts a position that was removed."""
@@ -96,11 +96,25 @@ class Restore(Protocol):
         """Restores an object that was made after the restore from a node. Returns the object or its successor."""
         ...
 
+    def unsettle(self, node: int) -> None:
+        """Forgets the object that a node was restored into."""
+        ...
+
 
 class RestoredPosition:
     """A saved node whose object does not exist yet; see `milepost.deferred.table`."""
 
-    __slots__ = ("is_late", "node", "restoration", "siblings", "superseded", "uid", "variable", "was_passed")
+    __slots__ = (
+        "is_counted",
+        "is_late",
+        "node",
+        "restoration",
+        "siblings",
+        "superseded",
+        "uid",
+        "variable",
+        "was_passed",
+    )
 
     def __init__(self, restoration: Restore, node: int, variable: Any, siblings: int, *, is_late: bool) -> None:
         self.restoration = restoration
@@ -114,9 +128,11 @@ class RestoredPosition:
         self.superseded = False
         self.was_passed = False
         restoration.deferred.add(node)
+        self.is_counted = True
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_finalizing():  # at the end of the interpreter the names of modules may be gone
+        # At the end of the interpreter the names of modules may be gone. Ctrl-C may have come before the position was counted.
+        if getattr(self, "is_counted", False) and not is_finalizing():
             self.restoration.deferred.remove(self.node, superseded=self.superseded)
 
     def supersede(self) -> bool:
@@ -150,3 +166,6 @@ class RestoredPosition:
 
     def settle(self, operation: Operation, name: Any, child: Any) -> Any:
         return self.restoration.settle(operation, self.node, child, superseded=self.superseded)
+
+    def unsettle(self) -> None:
+        self.restoration.unsettle(self.node)

@@ -107,6 +107,10 @@ class Position(Protocol):
         """
         ...
 
+    def unsettle(self) -> None:
+        """Takes back `settle`, because nothing holds the child."""
+        ...
+
 
 SlotKey = tuple[int, str]
 """The key of a slot variable that is deferred on its optimizer: the identity of its variable, and the slot name."""
@@ -119,15 +123,15 @@ _entries: Final[ByIdentity[_Edges]] = ByIdentity()
 _lock: Final = ForkableLock()
 
 
-def defer(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
-    """Defers a position until ``holder`` gets a child called ``name``.
+def defer(holder: Any, name: str | SlotKey | None, position: Position) -> int:
+    """Defers a position until ``holder`` gets a child called ``name``. Those of older restores stay until they are superseded.
 
     Returns:
-        False if that is impossible, because the object allows no weak reference (as plain lists and dicts do not), or can never
-        get a child.
+        How many positions the edge has now; 0 if that is impossible, because the object allows no weak reference (as plain lists
+        and dicts do not), or can never get a child.
     """
     if type(holder) is PlainNode or (type(holder) in (Tree, TreeNode) and is_final(holder)):
-        return False
+        return 0
     with _lock:
         edges = _entries.get(holder)
         if edges is None:
@@ -135,19 +139,17 @@ def defer(holder: Any, name: str | SlotKey | None, position: Position) -> bool:
             try:
                 _entries[holder] = edges
             except TypeError:
-                return False
+                return 0
         positions = edges.setdefault(name, [])
-        if positions:
-            positions[:] = _not_superseded(positions, position.uid)
         positions.append(position)
-    return True
+        return len(positions)
 
 
 def _not_superseded(positions: list[Position], uid: int) -> list[Position]:
     return [position for position in positions if position.uid >= uid or position.supersede()]
 
 
-def supersede(holder: Any, names: Collection[str | SlotKey], uid: int) -> None:
+def supersede(holder: Any, names: Collection[str | SlotKey | None], uid: int) -> None:
     """Supersedes positions, because a newer restore has matched or deferred these children of an object.
 
     Args:
@@ -223,12 +225,33 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     """
     if not _entries or _keeps_own(holder, name, child):
         return child
-    if type(name) is str and not isinstance(child, Place):
-        if is_functional(child):
-            return _admit_tree(holder, name, child)
-        if holds_state(holder):
-            return _admit_plain(holder, name, child)
-    return take(Operation(child), holder, name, child)
+    edges = _entries.get(holder)
+    positions = () if edges is None else tuple(edges.get(name, ()))
+    try:
+        if type(name) is str and not isinstance(child, Place):
+            if is_functional(child):
+                return _admit_tree(holder, name, child)
+            if holds_state(holder):
+                return _admit_plain(holder, name, child)
+        return take(Operation(child), holder, name, child)
+    except BaseException as error:
+        if not isinstance(
+            error, Exception
+        ):  # Ctrl-C: nothing will hold the child, which may have taken the values already
+            _defer_again(holder, name, positions)
+        raise
+
+
+def _defer_again(holder: Any, name: str | SlotKey, positions: Collection[Position]) -> None:
+    with _lock:
+        edges = _entries.get(holder)
+        if edges is None and positions:
+            edges = _entries[holder] = {}
+        for position in positions:
+            assert edges is not None
+            position.unsettle()
+            if position not in edges.setdefault(name, []):
+                edges[name].append(position)
 
 
 def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from milepost.errors import AfterCommitError, StorageError, warn
 from milepost.forks import ForkableLock
-from milepost.threads import SLICE, ThreadCall
+from milepost.threads import ThreadCall
 
 
 class BackgroundWriter:
@@ -47,20 +47,13 @@ class BackgroundWriter:
 
         The running job may enter too, because it may call back into the program.
         """
-        if self._turn.is_owned() or any(job.is_own_thread() for job in list(self._jobs)):
+        if any(job.is_own_thread() for job in list(self._jobs)):
             self.wait()
             yield
             return
-        try:
-            try:
-                while not self._turn.acquire(timeout=SLICE):
-                    pass
-                self.wait()
-                yield
-            finally:
-                self._turn.give_back()
-        finally:  # Ctrl-C may have come before the line above
-            self._turn.give_back()
+        with self._turn:
+            self.wait()
+            yield
 
     @property
     def is_running(self) -> bool:

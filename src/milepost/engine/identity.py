@@ -38,14 +38,14 @@ class Bindings:
     __slots__ = ("__weakref__", "_references", "kept", "uid")
 
     def __init__(self, uid: int) -> None:
-        self.uid = uid
         self.kept: dict[int, Any] = {}
+        self.uid = uid
         self._references: dict[int, Reference] = {}
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if is_finalizing():
             return
-        for identity in self.kept:
+        for identity in getattr(self, "kept", ()):  # Ctrl-C may have come before there is any
             entry = _kept.get(identity)
             if entry is not None and entry[1] == self.uid:
                 del _kept[identity]

@@ -152,7 +152,11 @@ def _load_any(
             except BaseException as error:
                 # If there are very many data files, some are opened late, and may belong to another checkpoint by then.
                 is_late = isinstance(error, (CorruptCheckpointError, CheckpointNotFoundError)) and reader.is_replaced()
-                reader.close()  # the traceback of the error may keep the reader alive
+                # The traceback of the error may keep the reader alive. If Ctrl-C comes when all is restored, deferred values need it.
+                if isinstance(error, Exception):
+                    reader.close()
+                else:
+                    reader.release(for_good=False)
                 if not is_late or (rounds is not None and rounds.has_begun):
                     raise
         return _load(open_any(storage, prefix), view, options, storage, rounds, translation)

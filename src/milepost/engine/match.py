@@ -122,9 +122,9 @@ class Match:
     search: Search = field(default_factory=Search)
 
     def undo(self) -> None:
-        """Removes the slot variables that were made for the match."""
-        for take_back in reversed(self.made_slots):
-            take_back()
+        """Removes the slot variables that were made for the match. A second call does nothing."""
+        while self.made_slots:
+            self.made_slots.pop()()
 
 
 class Matcher:
@@ -195,11 +195,11 @@ class Matcher:
                     match.stepped = stepped(operation, match.bindings.values(), may_lack=match.may_lack)
             for number in match.bindings.keys() & self._of_each_process:
                 refuse_another_number(self._nodes[number].values, *self._member)
+            match.search = _ENDED  # frees what it needed
+            return match
         except BaseException as error:
             match.undo()
             raise_explained(error, self._reader.prefix, complete=True)
-        match.search = _ENDED  # frees what it needed
-        return match
 
     def _match_below(  # noqa: PLR0915 - the inner loop of each restore, in which calls would cost time
         self, operation: Operation, match: Match, node: int, obj: Any, attached: Sequence[tuple[str, Any]]
@@ -467,13 +467,14 @@ class Matcher:
                 match.made_slots.append(take_back)
             return
         if slot is None or not adapter.slot_fits(owner, variable, name, self.specs(node)):
-            undo = adapter.before_make_slot(owner, variable, name)
+            match.made_slots.append(adapter.before_make_slot(owner, variable, name))
             try:
                 slot = adapter.make_slot(owner, variable, name, self.specs(node))
             except MilepostError as error:
                 raise error.with_context(key=next((value.key for value in self._nodes[node].values), None)) from None
-            if slot is not None:
-                match.made_slots.append(undo)
+            if slot is None:
+                match.made_slots.pop()
+            else:
                 match.fresh.add(id(slot))
         slot_adapter = adapter_during(operation, slot)
         if slot_adapter is None:

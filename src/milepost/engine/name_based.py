@@ -13,7 +13,7 @@ from typing import Any
 
 from milepost.bundle import BundleReader, CastingReader
 from milepost.deferred.rescan import look_again_below
-from milepost.deferred.table import ANY, defer, withdraw
+from milepost.deferred.table import ANY, defer, supersede, withdraw
 from milepost.engine.check import cast, check, live_spec
 from milepost.engine.deliver import deliver
 from milepost.engine.identity import last_restore, remember_restore, undo_remembering
@@ -179,10 +179,12 @@ class NameBasedRestoration(WatchedRestore):
             undo.add(partial(self._forget, [(taker, last_restore(taker)) for taker in takers], positions))
             for taker in takers:
                 remember_restore(taker, self.uid)
-            self._defer_rest(live, path, successors, positions)
+            crowded = self._defer_rest(live, path, successors, positions)
             agree()
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
+        for holder in crowded:
+            supersede(holder, (ANY,), self.uid)
         self._taken.update(key for take in takes for _, key in take.values)
         return successors
 
@@ -205,15 +207,21 @@ class NameBasedRestoration(WatchedRestore):
 
     def _defer_rest(
         self, live: LiveGraph, path: str, successors: Mapping[int, Any], positions: list[_Anything]
-    ) -> None:
+    ) -> list[Any]:
+        """Waits for new children of all objects. Returns the objects where an older restore waits too."""
+        crowded = []
         for number, obj in enumerate(live.objects):
             adapter = adapter_of(obj)
             if adapter is not None and not adapter.leaf:
                 own_path = "/".join(filter(None, (path, live.paths[number])))
                 holder = successors.get(id(obj), obj)
                 positions.append(_Anything(self, own_path))
-                if defer(holder, ANY, positions[-1]):
+                count = defer(holder, ANY, positions[-1])
+                if count:
                     adapter.on_deferred(holder)
+                if count > 1:
+                    crowded.append(holder)
+        return crowded
 
     def _forget(self, before: Sequence[tuple[Any, int]], positions: list[_Anything]) -> None:
         withdraw(positions)
@@ -274,3 +282,6 @@ class _Anything:
         if self.superseded:
             return child
         return self.restoration.settle(operation, child_path(self.path, name, is_root=not self.path), child)
+
+    def unsettle(self) -> None:
+        """Does nothing, because objects are found by their names each time."""

@@ -108,9 +108,9 @@ class Restoration(MatchedRestore):
             RefusedError: An object or its framework raised an error for a value.
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
-        self._find_removed(match, operation)
-        self.begins_at(operation.root)
         try:
+            self._find_removed(match, operation)
+            self.begins_at(operation.root)
             rounds = self._rounds
             agree = None if rounds is None else rounds.agree  # all processes change their objects, or none does
             with reporting(
@@ -122,6 +122,9 @@ class Restoration(MatchedRestore):
         except MismatchError as error:
             with suppress(MilepostError):  # the error is complete without the rest of the report
                 error.report = error.report and self._report_of_refused(error.report, match, operation)
+            raise
+        except BaseException:
+            match.undo()  # if Ctrl-C comes before or after the part that undoes itself
             raise
         self.may_lack = match.may_lack or bool(match.missing)
         self.deferred.release_if_unneeded()
@@ -201,6 +204,10 @@ class Restoration(MatchedRestore):
             match.undo()
             raise_explained(error, self.reader.prefix, complete=True)
 
+    def unsettle(self, node: int) -> None:
+        """Forgets the object that `settle` has restored from a node, because nothing holds it."""
+        del self._bound[node]
+
     def _has_slots_below(self, node: int) -> bool:
         """Whether a node or one below it is an optimizer with saved slot variables."""
         if self._skip_slots:
@@ -277,8 +284,7 @@ class Restoration(MatchedRestore):
             positions: list[RestoredPosition] = []
             undo.add(partial(self._forget, match, takers, before, positions))
             self._remember(match, takers, successors, before)
-            if match.deferred:
-                self._defer_rest(match, successors, positions)
+            crowded = self._defer_rest(match, successors, positions) if match.deferred else ()
             for adapter, obj in _to_tell(holders):
                 told.append((adapter, obj))
                 adapter.on_restored(obj)
@@ -286,25 +292,35 @@ class Restoration(MatchedRestore):
                 agree()
         except BaseException as error:
             raise_explained(error, self.reader.prefix, complete=undo.run())
-        self._supersede(match)
+        match.made_slots = []  # they stay, also if Ctrl-C comes now
+        self._supersede(match, crowded)
         return successors
 
-    def _defer_rest(self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]) -> None:
-        # All positions are made first, because files are closed when none is left.
-        made = [
+    def _defer_rest(
+        self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]
+    ) -> list[tuple[Any, str | SlotKey]]:
+        """Defers what was not matched. Returns the holders and names at which an older restore has deferred something too."""
+        crowded: list[tuple[Any, str | SlotKey]] = []
+        # All positions are made first, because files are closed when none is left, and noted first, so that all can be withdrawn.
+        positions += [
             RestoredPosition(self, each.node, each.variable, each.siblings, is_late=match.is_late)
             for each in match.deferred
         ]
-        for each, position in zip(match.deferred, made, strict=True):
+        for each, position in zip(match.deferred, positions, strict=True):
             holder = successors.get(id(each.holder), each.holder)
-            if defer(holder, each.name, position):
-                positions.append(position)
+            count = defer(holder, each.name, position)
+            if count:
+                if count > 1:
+                    crowded.append((holder, each.name))
                 adapter = adapter_of(holder)
                 if adapter is not None:
                     adapter.on_deferred(holder)
+        return crowded
 
-    def _supersede(self, match: Match) -> None:
+    def _supersede(self, match: Match, crowded: Sequence[tuple[Any, str | SlotKey]]) -> None:
         """Supersedes the positions of older restores for the children that this one has matched or deferred."""
+        for holder, name in crowded:
+            supersede(holder, (name,), self.uid)
         for node, obj in match.bindings.items() if is_anything_deferred() else ():
             if deferred_on(obj):
                 saved, adapter = self.graph.nodes[node], adapter_of_type(type(obj))

@@ -89,8 +89,9 @@ class Turn:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.end()
+    @property
+    def __exit__(self) -> _End:
+        return _End(self)
 
     def end(self) -> None:
         """Ends the turn, before the block ends. A second call does nothing."""
@@ -129,6 +130,19 @@ class Turn:
         if self._reached is None:
             self._reached = _reached(self._view())
         return self._reached
+
+
+class _End:
+    """Ends a turn with its block. Ctrl-C may come where Python does not call what ends a block; then the turn ends with this object."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._end = turn.end
+
+    def __call__(self, *_: object) -> None:
+        self._end()
+
+    def __del__(self) -> None:
+        self._end()
 
 
 def _reached(operation: Operation) -> set[int]:

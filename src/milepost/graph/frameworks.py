@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Final, NamedTuple, TypeVar
 
 from milepost.errors import AdapterError
+from milepost.forks import ForkableLock
 
 _T = TypeVar("_T")
 Snapshot = Callable[[], Callable[[], None]]
@@ -38,7 +38,7 @@ _awaited: dict[str, _Awaited] = {}
 _known: dict[str, _Awaited] = {}
 """The adapters of each package, whether they are imported or not."""
 _registries: Final[list[Snapshot]] = []
-_lock: Final = threading.RLock()  # the thread that imports an adapter may itself ask for adapters
+_lock: Final = ForkableLock()  # the thread that imports an adapter may itself ask for adapters
 _importing: Final[set[str]] = set()
 
 

@@ -64,24 +64,27 @@ class Tracked:
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__
         if type(value) is NoDependency:
-            value = value.value
             attributes.setdefault(UNTRACKED, set()).add(name)
+            object.__setattr__(self, name, value.value)
+            return
+        value = wrap(value)
+        adapter = adapter_of(value)
+        if adapter is not None:
+            adapter.on_attached(value)
+            is_new_edge = name in attributes and adapter_of(attributes[name]) is None
+            # One line, so that Ctrl-C comes before both or after both: a child that has got its deferred values is held.
+            object.__setattr__(self, name, attach.deferral.admit(self, name, value))
+            if is_new_edge and name in attributes:
+                # Edges have the order in which they were first tracked, so `self.a = None` must not define a position.
+                attributes[name] = attributes.pop(name)
+            if NOW_NUMBERS in attributes:
+                attributes[NOW_NUMBERS].discard(name)
         else:
-            value = wrap(value)
-            adapter = adapter_of(value)
-            if adapter is not None:
-                adapter.on_attached(value)
-                value = attach.deferral.admit(self, name, value)
-                if name in attributes and adapter_of(attributes[name]) is None:
-                    # Edges have the order in which they were first tracked, so `self.a = None` must not define a position.
-                    del attributes[name]
-                if NOW_NUMBERS in attributes:
-                    attributes[NOW_NUMBERS].discard(name)
-            elif type(value) in NUMBERS and name in attributes and adapter_of(attributes[name]) is not None:
+            if type(value) in NUMBERS and name in attributes and adapter_of(attributes[name]) is not None:
                 attributes.setdefault(NOW_NUMBERS, set()).add(name)
-            if UNTRACKED in attributes:
-                attributes[UNTRACKED].discard(name)
-        object.__setattr__(self, name, value)
+            object.__setattr__(self, name, value)
+        if UNTRACKED in attributes:
+            attributes[UNTRACKED].discard(name)
 
     def __repr__(self) -> str:
         attributes = vars(self)

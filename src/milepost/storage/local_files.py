@@ -6,15 +6,13 @@ import errno
 import os
 import stat
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
 from milepost.errors import CorruptCheckpointError
-from milepost.forks import register_at_fork
+from milepost.forks import ForkableLock, register_at_fork
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.interface import Buffer
 from milepost.storage.operating_system import system
@@ -65,6 +63,8 @@ class LocalFile:
         stamp: Its stamp when it was opened. None on Windows, which has no time of change, and if the file was changed so
             recently that another change may have the same time.
     """
+
+    _descriptor: int = _CLOSED
 
     def __init__(self, path: str, place: str) -> None:
         self.path = path
@@ -123,10 +123,7 @@ class LocalFile:
         return self._descriptor
 
     def close(self) -> None:
-        if self._descriptor != _CLOSED:
-            descriptor, self._descriptor = self._descriptor, _CLOSED
-            with suppress(OSError):  # the file is only read, so nothing is lost
-                os.close(descriptor)
+        _close_quietly(self)  # the file is only read, so nothing is lost
 
     def _check_range(self, offset: int, length: int) -> None:
         try:
@@ -137,11 +134,11 @@ class LocalFile:
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # At the end of a process the names of modules may be gone. The system closes the files.
-        if getattr(self, "_descriptor", _CLOSED) != _CLOSED and not is_finalizing():
+        if self._descriptor != _CLOSED and not is_finalizing():
             _close_quietly(self)
 
 
-_opening: Final = threading.RLock()
+_opening: Final = ForkableLock()
 """Held while a file is created, so that no process is forked before the descriptor is known."""
 
 
@@ -155,6 +152,8 @@ class LocalWriter:
         path: The path as the caller gave it.
         place: The path that is passed to the system.
     """
+
+    _descriptor: int = _CLOSED
 
     def __init__(self, path: str, place: str) -> None:
         self.path = path
@@ -198,9 +197,8 @@ class LocalWriter:
     def close(self) -> None:
         if self._descriptor != _CLOSED:
             system.give_up(self._descriptor)
-            descriptor, self._descriptor = self._descriptor, _CLOSED
             try:
-                os.close(descriptor)
+                os.close(self.__dict__.pop("_descriptor", _CLOSED))
             except OSError as error:
                 raise_explained(error, "close", self.path)
 
@@ -211,7 +209,7 @@ class LocalWriter:
         self.close()
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if getattr(self, "_descriptor", _CLOSED) != _CLOSED and not is_finalizing():
+        if self._descriptor != _CLOSED and not is_finalizing():
             system.give_up(self._descriptor)
             _close_quietly(self)
 
@@ -221,11 +219,13 @@ _writers: Final[weakref.WeakSet[LocalWriter]] = weakref.WeakSet()
 
 
 def _close_quietly(file: LocalFile | LocalWriter) -> None:
-    """Closes a file that is no longer used."""
-    descriptor, file._descriptor = getattr(file, "_descriptor", _CLOSED), _CLOSED
-    if descriptor != _CLOSED:
+    """Closes a file that is no longer used.
+
+    The descriptor is taken and closed in one line, so that Ctrl-C comes before both or after both: it stays neither open nor known.
+    """
+    if file._descriptor != _CLOSED:
         try:
-            os.close(descriptor)
+            os.close(file.__dict__.pop("_descriptor", _CLOSED))
         except OSError:
             pass
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 from collections.abc import Sequence
 from typing import Final
 
+from milepost.forks import ForkableLock
+
 MOST_BUFFERS: Final = 1024
 """The largest number of buffers in one write. POSIX allows a system to refuse more (``IOV_MAX``)."""
-_turns: Final = tuple(threading.Lock() for _ in range(64))
+_turns: Final = tuple(ForkableLock() for _ in range(64))
 """Locks by file descriptor. Some files share a lock, so that one waits for another."""
 
 

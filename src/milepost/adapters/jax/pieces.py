@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from milepost.adapters.jax.host_memory import copied_to_host
+from milepost.forks import ForkableLock
 from milepost.graph.adapter import Array, StoredTensor
 from milepost.tensor import OnDevice, Piece, PieceSource, PiecewiseArray, Shard, ShardedArray, TensorSlice
 from milepost.tensor.pieces import Slices
@@ -246,7 +246,7 @@ class _Fetched(OnDevice):
 
     def __init__(self, data: Any, first: int, count: int | None) -> None:
         self._data, self._first, self._count = data, first, count
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         self._here: Array | None = None
         self._given = 0
 

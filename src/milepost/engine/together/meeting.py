@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,6 +24,7 @@ from typing import Any, Final
 from milepost.coordination import Coordinator
 from milepost.coordination.polling import poll
 from milepost.errors import CoordinationError
+from milepost.forks import ForkableLock
 
 _HELLO: Final = "hello"
 _JOIN: Final = "join"
@@ -52,7 +52,7 @@ class Meeting:
         self.heard = ""
         self._coordinator = coordinator
         self._own = os.urandom(8).hex()
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
 
     def hold(
         self,

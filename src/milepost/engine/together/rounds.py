@@ -32,6 +32,7 @@ from milepost.coordination.polling import poll
 from milepost.engine.together.meeting import Meeting
 from milepost.engine.together.problems import error_of, facts_of
 from milepost.errors import CoordinationError, MilepostError
+from milepost.forks import ForkableLock
 
 _LENGTH: Final = 4
 _FAILED: Final = "failed"
@@ -81,7 +82,7 @@ class Session:
     def __init__(self, coordinator: Coordinator) -> None:
         self.coordinator = coordinator
         self.meeting = Meeting(coordinator)
-        self._lock = threading.Lock()
+        self._lock = ForkableLock()
         self._number = 0
         self._posted: dict[int, list[str]] = {}
         self._not_met: dict[int, bytes] = {}
@@ -126,7 +127,7 @@ class Session:
 
 
 _sessions: Final[weakref.WeakKeyDictionary[Any, Session]] = weakref.WeakKeyDictionary()
-_sessions_lock: Final = threading.Lock()
+_sessions_lock: Final = ForkableLock()
 
 
 def session_of(coordinator: Coordinator) -> Session:

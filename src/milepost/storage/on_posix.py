@@ -16,7 +16,8 @@ import importlib
 import os
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Final
 
@@ -36,6 +37,25 @@ _CLOSE_ON_EXEC: Final = getattr(os, "O_CLOEXEC", 0)
 _READ: Final = os.O_RDONLY | _CLOSE_ON_EXEC | getattr(os, "O_NONBLOCK", 0)
 
 
+@contextmanager
+def _opened(place: str, flags: int) -> Iterator[int]:
+    """A descriptor, which is closed when the block ends, wherever Ctrl-C comes."""
+    opened: list[int] = []
+    try:
+        try:
+            opened.append(os.open(place, flags))
+            yield opened[0]
+        finally:
+            _close_all(opened)
+    finally:  # Ctrl-C may have come before the line above
+        _close_all(opened)
+
+
+def _close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
+
+
 def open_to_read(place: str) -> int:
     """Opens an existing file. Returns its descriptor."""
     return os.open(place, _READ)
@@ -47,28 +67,26 @@ def create(place: str) -> int:
     If it were visible before it is locked, another process could take it for a leftover. On systems that cannot make files
     without a name, this can happen for a moment.
     """
+    opened: list[int] = []
     if hasattr(os, "O_TMPFILE") and hasattr(os, "link"):
         try:
-            descriptor = os.open(os.path.dirname(place) or ".", os.O_RDWR | os.O_TMPFILE | _CLOSE_ON_EXEC, 0o666)
-        except OSError:
-            pass  # the file system has no nameless files; any other error is raised again below
-        else:
-            try:
-                _lock(descriptor)
-                # `os.link` follows the symbolic link only if the descriptor of a directory is passed
-                os.link(f"/proc/self/fd/{descriptor}", place, src_dir_fd=descriptor, follow_symlinks=True)
-                return descriptor
-            except BaseException as error:  # Ctrl-C too, after which the file may have its name: nobody uses it
-                os.close(descriptor)
-                if isinstance(error, FileExistsError) or not isinstance(error, OSError):
-                    raise
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOSE_ON_EXEC, 0o666)
+            opened.append(os.open(os.path.dirname(place) or ".", os.O_RDWR | os.O_TMPFILE | _CLOSE_ON_EXEC, 0o666))
+            _lock(opened[0])
+            # `os.link` follows the symbolic link only if the descriptor of a directory is passed
+            os.link(f"/proc/self/fd/{opened[0]}", place, src_dir_fd=opened[0], follow_symlinks=True)
+            return opened.pop()
+        except BaseException as error:  # Ctrl-C too, after which the file may have its name: nobody uses it
+            _close_all(opened)
+            if isinstance(error, FileExistsError) or not isinstance(error, OSError):
+                raise
+            # the file system has no nameless files; any other error is raised again below
     try:
-        _lock(descriptor)
+        opened.append(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOSE_ON_EXEC, 0o666))
+        _lock(opened[0])
+        return opened.pop()
     except BaseException:
-        os.close(descriptor)
+        _close_all(opened)
         raise
-    return descriptor
 
 
 def give_up(descriptor: int) -> None:
@@ -87,19 +105,19 @@ def give_up(descriptor: int) -> None:
 def is_in_use(place: str) -> bool:
     """Whether a living process has the file open from `create`. True if the system cannot tell."""
     try:
-        descriptor = os.open(place, _READ)
+        with _opened(place, _READ) as descriptor:
+            return _fcntl is None or not _can_share(descriptor)
     except OSError as error:
         return error.errno not in NOTHING_THERE
+
+
+def _can_share(descriptor: int) -> bool:
     try:
-        if _fcntl is None:
-            return True
         # a shared lock, so that two processes that ask at once do not take each other for a writer
         _fcntl.flock(descriptor, _fcntl.LOCK_SH | _fcntl.LOCK_NB)
     except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+        return False
+    return True
 
 
 def replace(source: str, target: str) -> None:
@@ -113,13 +131,10 @@ def link(source: str, target: str) -> None:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), source)
     if stat.S_ISLNK(os.lstat(source).st_mode):
         raise OSError(errno.ENOTSUP, "it is a symbolic link", source)
-    descriptor = open_to_read(source)
-    try:
+    with _opened(source, _READ) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EPERM, os.strerror(errno.EPERM), source)
         sync(descriptor)
-    finally:
-        os.close(descriptor)
     os.link(source, target)
 
 
@@ -154,13 +169,10 @@ def sync(descriptor: int) -> None:
 
 def sync_directory(place: str) -> None:
     """Returns when the names in a directory are on the disk."""
-    descriptor = os.open(place, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CLOSE_ON_EXEC)
-    try:
+    with _opened(place, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CLOSE_ON_EXEC) as descriptor:
         if not hasattr(os, "O_DIRECTORY") and not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
         sync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @cache

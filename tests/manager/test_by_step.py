@@ -536,6 +536,61 @@ class TestWith:
         assert (follower.steps, follower.latest_step, follower.best_step("loss", "min")) == ([*LOSSES], 50, 20)
 
 
+class TestListedButGone:
+    def test_a_pin_after_an_interrupted_deletion_leaves_no_entry(self, tmp_path: Path) -> None:
+        """The deletion is completed, so the checkpoint is on no list: neither in this run nor in the next."""
+
+        class Interrupted(LocalStorage):
+            def remove(self, path: str) -> None:
+                if path.endswith("ckpt-2.index") and not interrupts:
+                    interrupts.append(path)
+                    raise KeyboardInterrupt
+                super().remove(path)
+
+        interrupts: list[str] = []
+        manager = CheckpointManager(new(), tmp_path, None, options=CheckpointOptions(storage=Interrupted()))
+        for step in (1, 2, 3):
+            manager.save(step)
+        with pytest.raises(KeyboardInterrupt):
+            manager.delete(2)
+        with pytest.raises(CheckpointNotFoundError):
+            manager.pin(2)
+        assert manager.steps == [1, 3]
+        manager.save(4)
+        assert CheckpointManager(new(), tmp_path, None).steps == manager.steps == [1, 3, 4]
+
+    def test_what_is_gone_leaves_the_list_when_it_is_read_and_when_it_is_written(self, tmp_path: Path) -> None:
+        """Whoever has removed it."""
+        manager = CheckpointManager(new(), tmp_path, None)
+        for step in (1, 2, 3):
+            manager.save(step)
+        for file in tmp_path.glob("ckpt-2.*"):
+            file.unlink()
+        assert CheckpointManager(new(), tmp_path, None).steps == [1, 3]
+        manager.save(4)
+        assert manager.steps == [1, 3, 4]
+        state = milepost.get_checkpoint_state(tmp_path)
+        assert state is not None
+        assert [os.path.basename(path) for path in state.all_model_checkpoint_paths] == ["ckpt-1", "ckpt-3", "ckpt-4"]
+
+    def test_what_a_failed_deletion_leaves_is_removed_by_the_next_manager(self, tmp_path: Path) -> None:
+        """The manager that failed does not list it, and the next one removes its data."""
+
+        class Failing(LocalStorage):
+            def remove(self, path: str) -> None:
+                if path.endswith("ckpt-1.data-00000-of-00001"):
+                    raise StorageError("refused", errno=errno.EPERM, file=path)
+                super().remove(path)
+
+        manager = CheckpointManager(new(), tmp_path, 1, options=CheckpointOptions(storage=Failing()))
+        manager.save(1)
+        with pytest.warns(MilepostWarning, match="could not be removed"):
+            manager.save(2)
+        assert manager.steps == [2]
+        assert CheckpointManager(new(), tmp_path, 1).steps == [2]
+        assert sorted(os.listdir(tmp_path)) == ["checkpoint", "ckpt-2.data-00000-of-00001", "ckpt-2.index"]
+
+
 class TestPreemption:
     @pytest.fixture(autouse=True)
     def _handler(self) -> Any:

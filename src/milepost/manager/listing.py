@@ -126,10 +126,16 @@ class Listing:
         """Removes a checkpoint for good, with its entry. Result and errors are those of `remove_for_good`."""
         self._written = None  # the state file changes
         try:
-            return remove_for_good(self._storage, prefix, self._directory)
-        finally:
-            if not self._storage.is_file(index_path(prefix)):
-                self.drop({prefix})
+            try:
+                return remove_for_good(self._storage, prefix, self._directory)
+            finally:
+                self._drop_removed(prefix)
+        finally:  # Ctrl-C may have come before the line above
+            self._drop_removed(prefix)
+
+    def _drop_removed(self, prefix: str) -> None:
+        if not self._storage.is_file(index_path(prefix)):
+            self.drop({prefix})
 
     def finish_removals(self) -> bool:
         """Completes removals that were interrupted.

@@ -246,6 +246,69 @@ def test_state_of_a_class_of_its_own_is_restored_where_the_optimizer_has_it_and_
     assert caught.value.remedy == "let the optimizer take one step before the restore"
 
 
+class LowBit(torch.optim.SGD):  # type: ignore[name-defined]
+    """Has state of a class of its own from its first step on, in which it draws random numbers."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                for name in ("first", "second"):
+                    if name not in self.state[parameter]:
+                        codes = torch.zeros(parameter.shape, dtype=torch.int8)
+                        self.state[parameter][name] = InParts(codes, torch.tensor(0.5))
+                    self.state[parameter][name].codes.add_(torch.randint(1, 9, parameter.shape).to(torch.int8))
+                parameter.sub_(self.state[parameter]["first"].codes * group["lr"])
+
+
+def low_bit(scheduler=False):
+    net = torch.nn.Linear(3, 2)
+    optimizer = LowBit(net.parameters(), 0.1)
+    schedule = torch.optim.lr_scheduler.ConstantLR(optimizer) if scheduler else None
+    return milepost.Checkpoint(net=net, optimizer=optimizer, **({"schedule": schedule} if scheduler else {}))
+
+
+@pytest.mark.parametrize("scheduler", [False, True])
+def test_an_optimizer_makes_state_of_a_class_of_its_own_before_its_first_step(tmp_path, scheduler):
+    saved, fresh = low_bit(scheduler), low_bit(scheduler)
+    saved.optimizer.step()
+    path = saved.write(tmp_path / "c")
+    called = []
+    fresh.optimizer.register_step_pre_hook(lambda *_: called.append(1))
+    random, weight = torch.get_rng_state(), saved.net.weight.detach().clone()
+    fresh.read(path).assert_consumed().assert_existing_objects_matched()
+    assert not called
+    assert torch.equal(torch.get_rng_state(), random)
+    assert torch.equal(fresh.net.weight, weight)
+    for parameter, same in zip(saved.net.parameters(), fresh.net.parameters(), strict=True):
+        for name, held in saved.optimizer.state[parameter].items():
+            made = fresh.optimizer.state[same][name]
+            assert type(made) is InParts
+            assert torch.equal(made.codes, held.codes)
+
+
+def test_a_restore_that_fails_leaves_an_optimizer_without_state_that_it_made(tmp_path):
+    saved, fresh = low_bit(), low_bit()
+    saved.optimizer.step()
+    saved.more = milepost.Variable([1.0, 2.0])
+    fresh.more = milepost.Variable([1.0])
+    with pytest.raises(milepost.MismatchError):
+        fresh.read(saved.write(tmp_path / "c"))
+    assert not fresh.optimizer.state
+    fresh.more = milepost.Variable([0.0, 0.0])
+    fresh.read(str(tmp_path / "c")).assert_consumed()
+
+
+def test_an_optimizer_that_holds_another_one_makes_no_step_for_its_state(tmp_path):
+    saved, fresh = low_bit(), low_bit()
+    saved.optimizer.step()
+    inner = low_bit()
+    fresh.optimizer.inner = [inner.optimizer]
+    with pytest.raises(milepost.MismatchError, match="special class"):
+        fresh.read(saved.write(tmp_path / "c"))
+    assert not inner.optimizer.state
+
+
 def test_what_a_hook_renames_is_given_back_as_state_dict_has_it(tmp_path):
     class Renaming(nn.Linear):
         def __init__(self):

@@ -29,6 +29,7 @@ import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
+from milepost.adapters.torch.first_state import state_of_first_step
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
 from milepost.adapters.torch.hints import PLAIN, keep_hint
 from milepost.adapters.torch.in_place import into
@@ -55,6 +56,8 @@ _GROUPS: Final = "param_groups"
 _COMMON: Final = "state"
 _SAVED_WHOLE: Final = "saved whole"
 """The key of the view that records whether the state of an optimizer had to be saved as a whole when it was last examined."""
+_FIRST_STATE: Final = "state of the first step"
+"""The key of the view that holds the rest of the state that was made for the newest parameter."""
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
 _HINTS: Final = frozenset({STRIDES, GRADIENT, PLAIN})
 _PLAIN: Final = torch.optim.Optimizer
@@ -165,6 +168,14 @@ class OptimizerAdapter(Adapter):
         (local_name, spec), *others = ((name, spec) for name, spec in saved.items() if name not in _HINTS)
         dtype = saved_dtype(local_name, spec.dtype)
         if others or dtype is None:
+            first: dict[str, Any] = view_of(obj, _FIRST_STATE, dict)
+            # one step makes all parts of the state of a parameter
+            if first.get("of") is not variable or name not in first["state"]:
+                first.update(of=variable, state=state_of_first_step(obj, group, variable))
+            made = first["state"].pop(name, None)
+            if isinstance(made, torch.Tensor):
+                obj.state[variable][name] = made
+                return made
             raise MismatchError(
                 "the saved state is a tensor of a special class, which only the optimizer can make",
                 expected="a tensor in the state of the live optimizer",

@@ -150,3 +150,16 @@ def test_heads_of_one_sum_and_one_length_are_told_apart(monkeypatch):
     assert columns.others
     for place in {*range(len(rows))}.difference(columns.others):
         assert fields(columns, place) == decode(rows[place])[:6]
+
+
+def test_what_is_left_to_decode_is_decoded_when_it_is_asked_for(tmp_path):
+    """After all others have been decoded together, which are so many that they are not looked up one by one."""
+    values = {f"v{number:03}": np.zeros(2, np.float32) for number in range(200)}
+    options = CheckpointOptions(experimental_sharding_callback=MaxShardSizePolicy(1000))
+    variables = {name: Variable(value) for name, value in {**values, "z": np.zeros((300, 7))}.items()}
+    prefix = Checkpoint(**variables).write(tmp_path / "ckpt", options)
+    with open_bundle(LOCAL_STORAGE, prefix) as reader:
+        found = [reader.entry(key) for key in sorted(reader.keys())]
+    pieces = [entry for entry in found if entry.slices]
+    assert [entry.shape for entry in pieces] == [(300, 7)]
+    assert {entry.shape for entry in found if not entry.slices} >= {(2,)}

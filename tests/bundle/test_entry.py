@@ -193,3 +193,8 @@ def test_all_types_can_be_stored():
     """Each type is found again by its number."""
     for dtype in NUMBERS:
         assert decode(encode(dtype, (), 0, 0, dtype.itemsize)).dtype is dtype
+
+
+def test_a_checksum_that_is_not_given_is_zero():
+    assert decode(encode(DType.of("float32"), (2,), size=8)).crc == 0
+    assert encode(DType.of("float32"), (2,), size=8) == encode(DType.of("float32"), (2,), size=8, crc=0)

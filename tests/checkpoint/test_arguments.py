@@ -278,3 +278,9 @@ def test_a_path_that_was_exchanged_with_another_argument_is_recognised(tmp_path,
         call(tmp_path / "ckpt", Checkpoint(v=Variable(1.0)))
     assert caught.value.remedy == "exchange the two arguments"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("coordinator", [object(), "coordinator", milepost.Coordinator])
+def test_a_coordinator_has_the_members_of_one(coordinator):
+    with pytest.raises(UnsupportedError, match=r"members of milepost\.Coordinator"):
+        CheckpointOptions(coordinator=coordinator)

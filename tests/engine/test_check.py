@@ -63,3 +63,31 @@ def test_what_is_offered_helps(prefix: str) -> None:
     live = Checkpoint(v=Variable(DOUBLE + 1))
     live.read(path, ignore="v")
     assert live.v.numpy().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("count", [10, 11])
+def test_many_values_that_do_not_fit_are_named_in_part(count: int, prefix: str) -> None:
+    saved = {f"part{number:02}": {"v": Variable(FLOAT)} for number in range(count)}
+    path = Checkpoint(**saved).write(prefix)
+    fresh = Checkpoint(**{name: {"v": Variable(np.zeros(3, np.float32))} for name in saved})
+    with pytest.raises(MismatchError) as caught:
+        fresh.read(path)
+    error = caught.value
+    assert error.expected == "float32[3], as the live object has it"
+    found = str(error.found)
+    assert found.startswith("float32[2] in the checkpoint")
+    assert found.count("also wrong shape") == 9
+    assert ("and 1 more" in found) == (count > 10)
+    names = "[...] with their names" if count > 10 else "[" + ", ".join(map(repr, saved)) + "]"
+    assert (
+        error.remedy
+        == f"give the live object the saved shape; to keep the live values, pass ignore={names} to the restore"
+    )
+    assert {entry.live for entry in error.report} == {"float32[3]"}
+
+
+def test_a_number_is_shown_with_its_type_and_shape(prefix: str) -> None:
+    path = Checkpoint(v=Variable(DOUBLE)).write(prefix)
+    with pytest.raises(MismatchError) as caught:
+        Checkpoint(v=1.0).read(path)
+    assert caught.value.expected == "float64[], as the live object has it"

@@ -276,6 +276,18 @@ class TestIterator:
         assert list(checkpoints_iterator(tmp_path, timeout=timeout)) == paths
         assert time.monotonic() - started >= seconds
 
+    def test_a_checkpoint_that_took_longer_than_the_interval_is_waited_for_no_longer(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        paths = series(tmp_path, 1)
+        found = checkpoints_iterator(tmp_path, min_interval_secs=0.01, timeout=0)
+        assert next(found) == paths[0]
+        time.sleep(0.02)
+        slept: list[float] = []
+        monkeypatch.setattr(time, "sleep", slept.append)
+        assert list(found) == []
+        assert sum(slept) == 0
+
     def test_asks_at_timeouts_and_after_each_checkpoint_as_tensorflow(self, tf: Any, tmp_path: Path) -> None:
         """The function decides when to end."""
         paths = series(tmp_path, 1)

@@ -109,6 +109,17 @@ def test_a_directory_that_was_moved_is_known_by_the_checkpoint_in_it(tmp_path: P
     assert is_refused(guard, LOCAL_STORAGE, f"{tmp_path}/moved/other-2")
 
 
+def test_a_storage_in_memory_lives_as_long_as_the_guard() -> None:
+    """The identity of one that is gone could be that of another one."""
+    guard = SeriesGuard()
+    storages = [with_checkpoints(MemoryStorage(), "run/ckpt-1") for _ in range(2)]
+    for _ in range(2):
+        guard.restored(storages[0], "run/ckpt-1")
+        guard.on_commit(storages[1], "run/ckpt-1")()
+        guard.restored(LOCAL_STORAGE, "run/ckpt-1")
+    assert guard._storages == storages
+
+
 def test_what_came_meanwhile_is_said_as_that(storage: MemoryStorage) -> None:
     with pytest.raises(CheckpointExistsError, match="restored none of them") as caught:
         SeriesGuard().check(storage, "run/ckpt-3")

@@ -14,7 +14,8 @@ import pytest
 
 from milepost import Checkpoint, CheckpointOptions, Variable
 from milepost.bundle import index_path
-from milepost.engine.pins import NOT_TO_COMPLETE, is_noted, is_pinned, notes, pin, pin_path, removal, unpin
+from milepost.engine import pins
+from milepost.engine.pins import NOT_TO_COMPLETE, is_noted, is_pinned, notes, pin, pin_path, pinned_in, removal, unpin
 from milepost.errors import CheckpointNotFoundError, StorageError
 from milepost.storage import MemoryStorage
 from milepost.testing import FaultyStorage
@@ -137,6 +138,30 @@ def test_a_pin_that_cannot_be_made_durable_is_taken_back() -> None:
     assert not is_pinned(storage, PREFIX)
 
 
+def test_what_is_pinned_already_gets_no_note() -> None:
+    storage = saved(FaultyStorage())
+    pin(storage, PREFIX)
+    storage.settle()
+    with removal(storage, [PREFIX], complete=True) as free:
+        assert free == []
+    assert "create" not in [operation.name for operation in storage.operations]
+
+
+def test_a_pin_does_not_wait_for_ever(storage: Interleaved, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without file locks, the note of a dead process counts as in use."""
+    monkeypatch.setattr(pins, "_PATIENCE", 0.02)
+    with removal(storage, [PREFIX]):
+        pin(storage, PREFIX)
+        assert is_pinned(storage, PREFIX)
+
+
+def test_the_pins_of_a_directory_are_those_of_its_checkpoints(storage: Interleaved) -> None:
+    saved(storage, OTHER)
+    pin(storage, OTHER)
+    storage.create(pin_path("run/gone")).close()
+    assert pinned_in(storage, "run") == {OTHER}
+
+
 @pytest.mark.parametrize("change", [pin, unpin])
 def test_it_is_durable(change: Callable[[Any, str], None]) -> None:
     storage = saved(FaultyStorage())
@@ -166,5 +191,7 @@ def test_the_note_of_a_removal_that_is_not_to_be_completed_says_so(storage: Inte
         (note,) = notes(storage, "run")
         assert note.digest == NOT_TO_COMPLETE
         assert storage.in_use(note.path)
+        assert not is_noted(storage, note)
+        storage.remove(index_path(PREFIX))
         assert not is_noted(storage, note)
     assert notes(storage, "run") == []

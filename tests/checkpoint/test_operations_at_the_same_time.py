@@ -270,6 +270,50 @@ def test_the_thread_that_copies_for_an_asynchronous_save_is_waited_for_and_its_d
     assert plain(milepost.load(tmp_path / "slow")["inner"]) == SAVED
 
 
+def test_a_deferred_value_that_two_threads_deliver_arrives_once(tmp_path):
+    """What the first thread does with the value after that is not undone by the second one, which looked at the same moment."""
+    first, _ = state(late=Variable([1.0, 2.0]), other=Variable(1.0))
+    path = first.write(tmp_path / "saved")
+    gate = Gate()
+    fresh = Checkpoint(a_gate=Gate(), epoch=0, history=[], name="", pair=(0, 0))
+    status = fresh.read(path)
+    late = Variable([0.0, 0.0])
+    object.__setattr__(fresh, "late", late)  # without an announcement, so that a report finds it
+    looks = [in_thread(status.report) for _ in range(4)]
+    for thread, _ in looks:
+        thread.join(WAIT)
+    late.assign([5.0, 5.0])
+    assert [report.counts()["matched"] for _, (report,) in looks] == [looks[0][1][0].counts()["matched"]] * 4
+    status.report()
+    assert late.numpy().tolist() == [5.0, 5.0]
+    assert gate.in_restore is None
+
+
+def test_a_thread_waits_for_another_one_that_delivers_the_same_value(tmp_path):
+    saved = Checkpoint(inner=milepost.Module())
+    saved.inner.gate = Gate()
+    path = saved.write(tmp_path / "saved")
+    fresh = Checkpoint(inner=milepost.Module())
+    fresh.read(path)
+    calls, second = [], []
+    gate = Gate()
+
+    def assign():
+        fresh.inner.gate = gate
+
+    def begin_another():
+        calls.append("taken")
+        second.append(in_thread(assign)[0])
+        second[0].join(0.3)
+        assert second[0].is_alive()
+
+    gate.in_restore = begin_another
+    assign()
+    second[0].join(WAIT)
+    gate.in_restore = lambda: calls.append("taken again")
+    assert calls == ["taken"]
+
+
 @pytest.fixture
 def many_switches():
     before = sys.getswitchinterval()

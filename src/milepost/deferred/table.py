@@ -13,10 +13,13 @@ compared. They are removed with the object that lacks the child.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import time
+from _thread import get_ident
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from milepost.deferred.own_values import Taken, is_own, warn_of_more, warn_of_own
+from milepost.errors import InProgressError
 from milepost.forks import ForkableLock
 from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
@@ -121,28 +124,48 @@ ANY: Final = None
 _Edges = dict[Any, list[Position]]
 _entries: Final[ByIdentity[_Edges]] = ByIdentity()
 _lock: Final = ForkableLock()
+_claims: Final[dict[int, int]] = {}
+"""The threads that restore from positions now, by the identity of the position."""
+_WAIT: Final = 300.0
+"""Seconds after which a thread no longer waits for another one that restores the same value."""
+_PAUSE: Final = 0.002
+"""Seconds between two looks whether the other thread has ended."""
 
 
-def defer(holder: Any, name: str | SlotKey | None, position: Position) -> int:
-    """Defers a position until ``holder`` gets a child called ``name``. Those of older restores stay until they are superseded.
+def defer(positions: Iterable[tuple[Any, str | SlotKey | None, Position]]) -> list[int]:
+    """Defers positions until their holders get children of these names. Positions of older restores stay until they are superseded.
+
+    Args:
+        positions: Holder, name and position of each.
 
     Returns:
-        How many positions the edge has now; 0 if that is impossible, because the object allows no weak reference (as plain lists
+        How many positions each edge has now; 0 if that is impossible, because the holder allows no weak reference (as plain lists
         and dicts do not), or can never get a child.
     """
-    if type(holder) is PlainNode or (type(holder) in (Tree, TreeNode) and is_final(holder)):
-        return 0
+    counts: list[int] = []
     with _lock:
-        edges = _entries.get(holder)
-        if edges is None:
-            edges = {}
-            try:
-                _entries[holder] = edges
-            except TypeError:
-                return 0
-        positions = edges.setdefault(name, [])
-        positions.append(position)
-        return len(positions)
+        for holder, name, position in positions:
+            edges = _entries.get(holder)
+            if edges is None:
+                edges = _new_edges(holder)
+            if edges is None:
+                counts.append(0)
+                continue
+            edges.setdefault(name, []).append(position)
+            counts.append(len(edges[name]))
+    return counts
+
+
+def _new_edges(holder: Any) -> _Edges | None:
+    """The entry of an object that has none yet. None if it can have none."""
+    if type(holder) is PlainNode or (type(holder) in (Tree, TreeNode) and is_final(holder)):
+        return None
+    edges: _Edges = {}
+    try:
+        _entries[holder] = edges
+    except TypeError:
+        return None
+    return edges
 
 
 def _not_superseded(positions: list[Position], uid: int) -> list[Position]:
@@ -191,7 +214,7 @@ def withdraw(positions: Collection[Position]) -> None:
 
 def _tidy(holder: Any, edges: _Edges) -> None:
     for name in [name for name, positions in edges.items() if not positions]:
-        del edges[name]
+        edges.pop(name, None)
     if not edges and _entries.get(holder) is edges:
         _entries.pop(holder)
 
@@ -249,6 +272,7 @@ def _defer_again(holder: Any, name: str | SlotKey, positions: Collection[Positio
             edges = _entries[holder] = {}
         for position in positions:
             assert edges is not None
+            _claims.pop(id(position), None)
             position.unsettle()
             if position not in edges.setdefault(name, []):
                 edges[name].append(position)
@@ -289,15 +313,41 @@ def take(operation: Operation, holder: Any, name: str | SlotKey, child: Any) -> 
     if isinstance(holder, list) and adapter.leaf and name in edges:
         newest = positions[0]
         taken = Taken(newest.file, newest.key, newest.siblings)
+    own = get_ident()
     for position in positions:
-        child = position.settle(operation, name, child)
-    with _lock:
-        edges.pop(name, None)
-        if not edges:
-            _entries.pop(holder)
+        try:
+            if _claims.setdefault(id(position), own) != own:
+                _wait_for(position)
+            child = position.settle(operation, name, child)
+        finally:
+            if _claims.get(id(position)) == own:
+                del _claims[id(position)]
+    edges.pop(name, None)
+    if not edges:
+        with _lock:
+            _tidy(holder, edges)
     if taken is not None and hasattr(holder, "__dict__"):
         holder.__dict__.setdefault("_taken", []).append(taken)
     return child
+
+
+def _wait_for(position: Position) -> None:
+    """Waits for another thread that restores from a position, and then claims it for this one.
+
+    Raises:
+        InProgressError: It does not end.
+    """
+    own = get_ident()
+    deadline = time.monotonic() + _WAIT
+    while _claims.setdefault(id(position), own) != own:
+        if time.monotonic() >= deadline:
+            raise InProgressError(
+                f"another thread has been restoring this value for {_WAIT:g} seconds",
+                key=position.key,
+                file=position.file,
+                remedy="look what holds the other thread up",
+            )
+        time.sleep(_PAUSE)
 
 
 def _admit_tree(holder: Any, name: str, tree: Any) -> Any:

@@ -150,11 +150,15 @@ def watch_module(obj: Any, module: Any) -> None:
         module: The same module, or the one that it wraps, which will get the children.
     """
     if obj is not module:
-        for name, positions in deferred_on(obj).items():
-            present = deferred_on(module).get(name, ())
-            for position in positions:
-                if position not in present:
-                    defer(module, name, position)
+        present = deferred_on(module)
+        defer(
+            [
+                (module, name, position)
+                for name, positions in deferred_on(obj).items()
+                for position in positions
+                if position not in present.get(name, ())
+            ]
+        )
     watch = _watched.get(module)
     if watch is None:
         watch = _watched[module] = _Watch()

@@ -201,6 +201,22 @@ def test_a_wait_ends_in_an_error_that_names_what_is_running(tmp_path, what):
     other.read(saved).assert_consumed()
 
 
+def test_a_wait_for_another_thread_that_saves_through_the_same_checkpoint_has_a_limit_too(tmp_path):
+    checkpoint, gate = state()
+    results = []
+
+    def hold():
+        thread, found = in_thread(lambda: checkpoint.write(tmp_path / "late", HASTY))
+        thread.join(WAIT)
+        results.extend(found)
+
+    gate.in_save = hold
+    checkpoint.write(tmp_path / "slow")
+    assert isinstance(results[0], InProgressError)
+    assert not (tmp_path / "late.index").exists()
+    checkpoint.write(tmp_path / "late", HASTY)
+
+
 @pytest.mark.parametrize("inner_call", ["save", "restore"])
 @pytest.mark.parametrize("outer_call", ["save", "restore"])
 def test_one_inside_another_of_the_same_objects_is_refused_at_once(tmp_path, outer_call, inner_call):

@@ -188,11 +188,12 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
-        with self._private.writer.exclusive():
+        options = resolved(options)
+        with self._private.writer.exclusive(options.process_timeout):
             check_has_file_name("file_prefix", plain_path(file_prefix))
             counter, is_nested = self.save_counter, self._private.writer.is_running
             before = int(counter)
-            save = ListedSave(f"{plain_path(file_prefix)}-{before + 1}", resolved(options), record_latest)
+            save = ListedSave(f"{plain_path(file_prefix)}-{before + 1}", options, record_latest)
             try:
                 counter.assign_add(1)
                 return self._write_numbered(save)
@@ -229,7 +230,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             objects = walk(self._view()).objects
             return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
         check_has_file_name("file_prefix", plain_path(file_prefix))
-        with self._private.writer.exclusive():
+        with self._private.writer.exclusive(options.process_timeout):
             save = Save(plain_path(file_prefix), options)
             with save.together():
                 return self._run(save)
@@ -292,7 +293,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
         if save_path is None:
             return InitializationOnlyStatus(self._view)
-        with self._private.writer.exclusive():
+        with self._private.writer.exclusive(options.process_timeout):
             is_new = SAVE_COUNTER not in self.__dict__
             counter = self.save_counter  # made first, so that it is restored with the other values, or not at all
             try:
@@ -341,7 +342,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         changes, settings = translation(rename, ignore, only, cast), resolved(options)
         if save_path is None:
             return InitializationOnlyStatus(self._view)
-        with self._private.writer.exclusive():
+        with self._private.writer.exclusive(settings.process_timeout):
             return load_into(plain_path(save_path), self._view, settings, changes)
 
     def state_dict(self) -> dict[str, Any]:
@@ -462,13 +463,18 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 # method.
 
 
-def exclusive(checkpoint: Checkpoint) -> AbstractContextManager[None]:
+def exclusive(checkpoint: Checkpoint, options: CheckpointOptions | None = None) -> AbstractContextManager[None]:
     """Keeps other threads from saving and restoring through a checkpoint.
+
+    Args:
+        checkpoint: The checkpoint.
+        options: They say how long to wait for other threads.
 
     Raises:
         MilepostError: The running save has failed.
+        InProgressError: Another thread did not end in time.
     """
-    return checkpoint._private.writer.exclusive()
+    return checkpoint._private.writer.exclusive(resolved(options).process_timeout)
 
 
 def is_saving(checkpoint: Checkpoint) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from milepost.engine.turns import SAVE, WAIT, Turn
 from milepost.errors import AfterCommitError, StorageError, warn
-from milepost.forks import ForkableLock
 from milepost.threads import ThreadCall
 
 
@@ -35,23 +35,29 @@ class BackgroundWriter:
     """
 
     def __init__(self) -> None:
-        self._turn = ForkableLock()
+        self._turns: list[Turn] = []
         self._jobs: list[_Job] = []
         """The jobs that have not ended, and those that failed and whose error has not been raised yet, in the order of their submission."""
         weakref.finalize(self, _tell, self._jobs)
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Waits for other threads and for the running job, raises the job's error, and then keeps other threads from
-        saving.
+    def exclusive(self, wait: float = WAIT) -> Iterator[None]:
+        """Waits for other threads, in the order in which they came, and for the running job, raises the job's error, and then
+        keeps other threads from saving.
 
-        The running job may enter too, because it may call back into the program.
+        A thread that is in such a block may enter another one. The running job may enter too, because it may call back into the program.
+
+        Args:
+            wait: Seconds after which the wait for other threads ends in an error.
+
+        Raises:
+            InProgressError: Another thread did not end in time.
         """
-        if any(job.is_own_thread() for job in list(self._jobs)):
+        if any(job.is_own_thread() for job in list(self._jobs)) or any(turn.is_own() for turn in list(self._turns)):
             self.wait()
             yield
             return
-        with self._turn:
+        with Turn(SAVE, "a save or restore through a Checkpoint", None, wait, self._turns):
             self.wait()
             yield
 

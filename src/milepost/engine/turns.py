@@ -45,8 +45,9 @@ class Turn:
     Args:
         kind: `SAVE`, `RESTORE` or `LOOK`.
         what: What is done, as in "the save of runs/ckpt-3".
-        view: Begins an operation at the root of the objects.
+        view: Begins an operation at the root of the objects. None if the turn concerns all others of its list.
         wait: Seconds after which the wait ends in an error.
+        turns: The list, in the order in which turns were asked for. It has the turns that have not ended.
 
     Raises:
         InProgressError: An earlier turn did not end in time, or this thread is in one.
@@ -59,12 +60,20 @@ class Turn:
         False
     """
 
-    def __init__(self, kind: str, what: str, view: Callable[[], Operation], wait: float = WAIT) -> None:
+    def __init__(
+        self,
+        kind: str,
+        what: str,
+        view: Callable[[], Operation] | None,
+        wait: float = WAIT,
+        turns: list[Turn] = _turns,
+    ) -> None:
         self.kind = kind
         self.what = what
         self.has_ended = False
         self._view = view
         self._wait = wait
+        self._turns = turns
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._reached: set[int] | None = None
@@ -75,9 +84,9 @@ class Turn:
         try:
             with _lock:
                 earlier = [
-                    each for each in _turns if each._process == self._process and each.kind in _EARLIER[self.kind]
+                    each for each in self._turns if each._process == self._process and each.kind in _EARLIER[self.kind]
                 ]
-                _turns.append(self)
+                self._turns.append(self)
             deadline = time.monotonic() + self._wait
             for each in earlier:
                 if each._thread == self._thread and self.kind == LOOK:
@@ -97,9 +106,13 @@ class Turn:
         """Ends the turn, before the block ends. A second call does nothing."""
         self.has_ended = True
         with suppress(ValueError):
-            _turns.remove(self)
+            self._turns.remove(self)
         with suppress(RuntimeError):  # it has ended before
             self._running.release()
+
+    def is_own(self) -> bool:
+        """Whether this thread is in the turn."""
+        return self._thread == threading.get_ident() and self._process == os.getpid() and not self.has_ended
 
     def _wait_for(self, earlier: Turn, deadline: float) -> None:
         if earlier._thread == self._thread:
@@ -119,6 +132,8 @@ class Turn:
 
     def _concerns(self, other: Turn) -> bool:
         """Whether an object is reached from both roots."""
+        if self._view is None:
+            return True
         own = self._objects()
         try:
             return not own.isdisjoint(other._objects())
@@ -127,9 +142,9 @@ class Turn:
 
     def _objects(self) -> set[int]:
         """Identities of the objects that this turn concerns. They are found when another turn asks for the first time."""
-        if self._reached is None:
-            self._reached = _reached(self._view())
-        return self._reached
+        if self._reached is None and self._view is not None:
+            self._reached = set(map(id, walk(self._view(), slots=False).objects))
+        return self._reached or set()
 
 
 class _End:
@@ -143,7 +158,3 @@ class _End:
 
     def __del__(self) -> None:
         self._end()
-
-
-def _reached(operation: Operation) -> set[int]:
-    return set(map(id, walk(operation, slots=False).objects))

@@ -152,7 +152,7 @@ class ByStep(WhenToSave):
         """
         series = self._series
         prefix = series.path_of(step)
-        with exclusive(series.checkpoint):
+        with exclusive(series.checkpoint, series.options):
 
             def remove() -> bool:
                 with series.lock:
@@ -269,7 +269,7 @@ class ByStep(WhenToSave):
             StorageError: The directory cannot be read.
         """
         series = self._series
-        with exclusive(series.checkpoint), series.lock:
+        with exclusive(series.checkpoint, series.options), series.lock:
             series.listing.reload()
             series.metadata.forget()
             series.must_look = True

@@ -317,7 +317,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         check_switch("check_interval", check_interval)
         if self._interval.is_too_early(self._interval.now(), check_interval):
             return None
-        with exclusive(self._checkpoint):
+        with exclusive(self._checkpoint, options or self._state.options):
             return self._save(checkpoint_number, check_interval, options, lambda: encode(metrics, metadata))
 
     def _save(

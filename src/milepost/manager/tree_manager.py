@@ -171,7 +171,7 @@ class TreeManager(ByStep):
             StorageError: The files cannot be written. Existing files are unchanged.
         """
         check_order(checkpoint_number, tree, "save(tree, step)")
-        with exclusive(self._checkpoint):
+        with exclusive(self._checkpoint, self._series.options):
             self._checkpoint.hold(tree)
             try:
                 path = self._manager.save(checkpoint_number, metrics=metrics, metadata=metadata)
@@ -240,7 +240,7 @@ class TreeManager(ByStep):
             [10, 10]
         """
         check_order(step, tree, "restore(step, tree)")
-        with exclusive(self._checkpoint):
+        with exclusive(self._checkpoint, self._series.options):
             self._checkpoint.hold(tree, own=True)
             status: LoadStatus | None = None
             try:
@@ -303,7 +303,7 @@ class TreeManager(ByStep):
             CorruptCheckpointError: The state file lists checkpoints, and none of them is good.
             MismatchError: A saved value has a different shape or element type than the tree.
         """
-        with exclusive(self._checkpoint):
+        with exclusive(self._checkpoint, self._series.options):
             self._checkpoint.hold(tree, own=True)
             status: LoadStatus | None = None
             try:

@@ -9,6 +9,7 @@ import _thread
 import os
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 
@@ -55,8 +56,10 @@ class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotat
             self.release()
 
     @property
-    def __exit__(self) -> _End:
-        return _End(self)
+    def __exit__(self) -> Callable[..., object]:  # type: ignore[override]  # a property, so that each block has its own
+        if self.is_owned():  # the outermost block of this thread gives it back
+            return partial(_thread.RLock.__exit__, self)
+        return _End(_thread.RLock.__exit__, self)
 
     def _after_fork(self) -> None:
         if self.acquire(blocking=False):
@@ -65,22 +68,13 @@ class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotat
             self._at_fork_reinit()  # type: ignore[attr-defined]  # what the locks of `threading` do
 
 
-class _End:
+class _End(partial[object]):
     """Ends a block that holds a lock. Python asks for it before it acquires the lock."""
 
-    _give_back: Callable[[], object] | None = None
-
-    def __init__(self, lock: ForkableLock) -> None:
-        self._release = lock.release
-        if not lock.is_owned():  # otherwise an outer block of this thread holds it
-            self._give_back = lock.give_back
-
-    def __call__(self, *_: object) -> None:
-        self._release()
-
     def __del__(self) -> None:
-        if self._give_back is not None:
-            self._give_back()
+        (lock,) = self.args
+        if lock.is_owned():
+            lock.give_back()
 
 
 _locks: Final[weakref.WeakSet[ForkableLock]] = weakref.WeakSet()

@@ -131,8 +131,11 @@ class RestoredPosition:
         self.is_counted = True
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # At the end of the interpreter the names of modules may be gone. Ctrl-C may have come before the position was counted.
-        if getattr(self, "is_counted", False) and not is_finalizing():
+        try:
+            is_counted = self.is_counted
+        except AttributeError:  # Ctrl-C has come before
+            return
+        if is_counted and not is_finalizing():  # at the end of the interpreter the names of modules may be gone
             self.restoration.deferred.remove(self.node, superseded=self.superseded)
 
     def supersede(self) -> bool:

@@ -246,10 +246,12 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
     Raises:
         MismatchError: A deferred value does not fit. It stays deferred, and the holder must not hold the child.
     """
-    if not _entries or _keeps_own(holder, name, child):
+    if not _entries:
         return child
     edges = _entries.get(holder)
-    positions = () if edges is None else tuple(edges.get(name, ()))
+    positions = None if edges is None else edges.get(name)  # once, since another thread may take it
+    if edges is not None and positions is not None and _keeps_own(holder, name, child, edges, positions):
+        return child
     try:
         if type(name) is str and not isinstance(child, Place):
             if is_functional(child):
@@ -261,7 +263,7 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
         if not isinstance(
             error, Exception
         ):  # Ctrl-C: nothing will hold the child, which may have taken the values already
-            _defer_again(holder, name, positions)
+            _defer_again(holder, name, positions or ())
         raise
 
 
@@ -278,11 +280,9 @@ def _defer_again(holder: Any, name: str | SlotKey, positions: Collection[Positio
                 edges[name].append(position)
 
 
-def _keeps_own(holder: Any, name: str | SlotKey, child: Any) -> bool:
+def _keeps_own(holder: Any, name: str | SlotKey, child: Any, edges: _Edges, saved: list[Position]) -> bool:
     """Whether a child keeps its own value. If so, the positions for it are removed."""
-    edges = _entries.get(holder)
-    saved = None if edges is None else edges.get(name)  # once, since another thread may take it
-    if edges is None or saved is None or not is_own(holder, child, saved):
+    if not is_own(holder, child, saved):
         return False
     in_list = isinstance(holder, list)
     deferred = [found[-1] for key, found in edges.items() if type(key) is str and (key == name or in_list)]

@@ -19,7 +19,7 @@ from milepost.bundle import index_path
 from milepost.coding.digest import blake2b
 from milepost.engine.damage import concerns_file
 from milepost.engine.temporary import Temporary, temporaries
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage import Storage, WritableFile
 
 _DIGEST_BYTES: Final = 8
@@ -73,7 +73,7 @@ class Announcement:
         if self._file is not None and self._storage is not None:
             try:
                 self._storage.remove(self._file.path)
-            except StorageError:
+            except MilepostError:
                 pass
             self.leave()
 

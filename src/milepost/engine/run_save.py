@@ -261,6 +261,7 @@ class ListedSave(Save):
 
         problems: list[Exception] = []
         interrupt: BaseException | None = None
+        is_listed = False
         try:
             try:
                 self._write(BeforeCommit(announce, announcement.begin_commit))
@@ -279,10 +280,10 @@ class ListedSave(Save):
                     )
             try:
                 try:
-                    self._list(durable=not problems)
+                    is_listed = self._list(durable=not problems)
                 except KeyboardInterrupt as error:  # otherwise no later save of this process would list the checkpoint
                     interrupt = error
-                    self._list(durable=not problems)
+                    is_listed = self._list(durable=not problems)
             except MilepostError as error:
                 unlisted = self._unlisted(error)
                 unlisted.__cause__ = error
@@ -290,15 +291,18 @@ class ListedSave(Save):
             else:
                 announcement.withdraw()
         finally:
+            if is_listed:  # Ctrl-C may have come before it was withdrawn
+                announcement.withdraw()
             announcement.leave()
         if interrupt is not None:
             raise interrupt
         return problems
 
-    def _list(self, *, durable: bool) -> None:
+    def _list(self, *, durable: bool) -> bool:
         self.is_committed = True
         self.committed()
         self._record(self.storage, self.prefix, durable)
+        return True
 
     def _committed_all_the_same(self, error: BaseException) -> AfterCommitError:
         committed = not_durable(self.prefix, error)

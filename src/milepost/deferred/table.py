@@ -260,9 +260,7 @@ def admit(holder: Any, name: str | SlotKey, child: Any) -> Any:
                 return _admit_plain(holder, name, child)
         return take(Operation(child), holder, name, child)
     except BaseException as error:
-        if not isinstance(
-            error, Exception
-        ):  # Ctrl-C: nothing will hold the child, which may have taken the values already
+        if not isinstance(error, Exception):  # Ctrl-C: nothing will hold the child, which may have its values already
             _defer_again(holder, name, positions or ())
         raise
 
@@ -406,7 +404,10 @@ class _Table(attach.Deferral):
     """The answers to objects that will get a child, from the table."""
 
     admit = staticmethod(admit)
-    keeps_own = staticmethod(_keeps_own)
+
+    def keeps_own(self, holder: Any, name: str, child: Any) -> bool:
+        edges = deferred_on(holder)
+        return name in edges and _keeps_own(holder, name, child, edges, edges[name])
 
     def expects(self, holder: Any, name: str | None = None) -> bool:
         edges = deferred_on(holder)

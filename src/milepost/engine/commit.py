@@ -216,8 +216,10 @@ class BundleCommit:
 
     def create(self, temporary: Temporary) -> WritableFile:
         """A new file of the save. It stays open until the save ends, so that other processes see that the save is alive."""
-        file = self._storage.create(temporary.path)
-        self._open.append(file)
+        self._open.append(
+            self._storage.create(temporary.path)
+        )  # in one line, so that Ctrl-C leaves no file that is not removed
+        file = self._open[-1]
         self._unsynced.append(file)
         return file
 

@@ -278,30 +278,28 @@ class ListedSave(Save):
                     problems.append(
                         self._committed_all_the_same(error) if is_committed else self._perhaps_committed(error)
                     )
-            try:
-                try:
-                    is_listed = self._list(durable=not problems)
-                except KeyboardInterrupt as error:  # otherwise no later save of this process would list the checkpoint
-                    interrupt = error
-                    is_listed = self._list(durable=not problems)
-            except MilepostError as error:
-                unlisted = self._unlisted(error)
-                unlisted.__cause__ = error
-                problems.append(unlisted)
-            else:
-                announcement.withdraw()
+            is_listed = self._listed(problems, announcement)
         finally:
-            if is_listed:  # Ctrl-C may have come before it was withdrawn
-                announcement.withdraw()
+            if not is_listed and announcement.is_committed():
+                # Ctrl-C has come. Otherwise no later save of this process would list the checkpoint.
+                self._listed(problems, announcement)
             announcement.leave()
         if interrupt is not None:
             raise interrupt
         return problems
 
-    def _list(self, *, durable: bool) -> bool:
+    def _listed(self, problems: list[Exception], announcement: Announcement) -> bool:
+        """Lists the checkpoint, which may fail, and withdraws its announcement. Returns True when that is done."""
         self.is_committed = True
         self.committed()
-        self._record(self.storage, self.prefix, durable)
+        try:
+            self._record(self.storage, self.prefix, not problems)
+        except MilepostError as error:
+            unlisted = self._unlisted(error)
+            unlisted.__cause__ = error
+            problems.append(unlisted)
+        else:
+            announcement.withdraw()
         return True
 
     def _committed_all_the_same(self, error: BaseException) -> AfterCommitError:

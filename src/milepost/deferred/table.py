@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from _thread import get_ident
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 from milepost.deferred.own_values import Taken, is_own, warn_of_more, warn_of_own
@@ -132,40 +132,32 @@ _PAUSE: Final = 0.002
 """Seconds between two looks whether the other thread has ended."""
 
 
-def defer(positions: Iterable[tuple[Any, str | SlotKey | None, Position]]) -> list[int]:
-    """Defers positions until their holders get children of these names. Positions of older restores stay until they are superseded.
-
-    Args:
-        positions: Holder, name and position of each.
+def defer(holder: Any, name: str | SlotKey | None, position: Position) -> int:
+    """Defers a position until ``holder`` gets a child called ``name``. Those of older restores stay until they are superseded.
 
     Returns:
-        How many positions each edge has now; 0 if that is impossible, because the holder allows no weak reference (as plain lists
+        How many positions the edge has now; 0 if that is impossible, because the object allows no weak reference (as plain lists
         and dicts do not), or can never get a child.
     """
-    counts: list[int] = []
-    with _lock:
-        for holder, name, position in positions:
+    if type(holder) is PlainNode or (type(holder) in (Tree, TreeNode) and is_final(holder)):
+        return 0
+    try:  # not by `with`, which takes longer, and this is done for each value
+        try:
+            _lock.acquire()
             edges = _entries.get(holder)
             if edges is None:
-                edges = _new_edges(holder)
-            if edges is None:
-                counts.append(0)
-                continue
-            edges.setdefault(name, []).append(position)
-            counts.append(len(edges[name]))
-    return counts
-
-
-def _new_edges(holder: Any) -> _Edges | None:
-    """The entry of an object that has none yet. None if it can have none."""
-    if type(holder) is PlainNode or (type(holder) in (Tree, TreeNode) and is_final(holder)):
-        return None
-    edges: _Edges = {}
-    try:
-        _entries[holder] = edges
-    except TypeError:
-        return None
-    return edges
+                edges = _entries[holder] = {}
+            positions = edges.setdefault(name, [])
+            positions.append(position)
+            return len(positions)
+        except TypeError:  # of the weak reference
+            return 0
+        finally:
+            if _lock.is_owned():
+                _lock.release()
+    finally:  # Ctrl-C may have come before the line above
+        if _lock.is_owned():
+            _lock.release()
 
 
 def _not_superseded(positions: list[Position], uid: int) -> list[Position]:

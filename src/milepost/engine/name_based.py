@@ -216,7 +216,7 @@ class NameBasedRestoration(WatchedRestore):
                 own_path = "/".join(filter(None, (path, live.paths[number])))
                 holder = successors.get(id(obj), obj)
                 positions.append(_Anything(self, own_path))
-                (count,) = defer([(holder, ANY, positions[-1])])
+                count = defer(holder, ANY, positions[-1])
                 if count:
                     adapter.on_deferred(holder)
                 if count > 1:

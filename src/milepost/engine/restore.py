@@ -306,13 +306,12 @@ class Restoration(MatchedRestore):
             RestoredPosition(self, each.node, each.variable, each.siblings, is_late=match.is_late)
             for each in match.deferred
         ]
-        holders = [successors.get(id(each.holder), each.holder) for each in match.deferred]
-        names = [each.name for each in match.deferred]
-        counts = defer(zip(holders, names, positions, strict=True))
-        for holder, name, count in zip(holders, names, counts, strict=True):
+        for each, position in zip(match.deferred, positions, strict=True):
+            holder = successors.get(id(each.holder), each.holder)
+            count = defer(holder, each.name, position)
             if count:
                 if count > 1:
-                    crowded.append((holder, name))
+                    crowded.append((holder, each.name))
                 adapter = adapter_of(holder)
                 if adapter is not None:
                     adapter.on_deferred(holder)

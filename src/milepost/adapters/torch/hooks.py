@@ -150,15 +150,11 @@ def watch_module(obj: Any, module: Any) -> None:
         module: The same module, or the one that it wraps, which will get the children.
     """
     if obj is not module:
-        present = deferred_on(module)
-        defer(
-            [
-                (module, name, position)
-                for name, positions in deferred_on(obj).items()
-                for position in positions
-                if position not in present.get(name, ())
-            ]
-        )
+        for name, positions in deferred_on(obj).items():
+            present = deferred_on(module).get(name, ())
+            for position in positions:
+                if position not in present:
+                    defer(module, name, position)
     watch = _watched.get(module)
     if watch is None:
         watch = _watched[module] = _Watch()

@@ -13,7 +13,7 @@ import numpy as np
 from milepost.checkpoint import in_memory
 from milepost.checkpoint.arguments import check_clashes, check_object, check_root, followed, warn_of_copy
 from milepost.checkpoint.names import PRIVATE, check_name
-from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, or_with_session
+from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, in_session, or_with_session
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, is_traced, refuse_if_traced
 from milepost.collector import collection_paused
 from milepost.deferred.table import admit
@@ -228,12 +228,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             from milepost.adapters.tensorflow.tracing import write_in_every_run
 
             objects = walk(self._view()).objects
-            return write_in_every_run(lambda path: self.write(path, options), file_prefix, objects)  # type: ignore[no-any-return]
-        check_has_file_name("file_prefix", plain_path(file_prefix))
-        with self._private.writer.exclusive(options.process_timeout):
-            save = Save(plain_path(file_prefix), options)
-            with save.together():
-                return self._run(save)
+            return write_in_every_run(lambda path, use: self._write_with(path, options, use), file_prefix, objects)  # type: ignore[no-any-return]
+        return self._write_with(file_prefix, options)
 
     @as_written
     @takes_options("restore")
@@ -442,10 +438,19 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """Called by TensorFlow's own ``CheckpointManager`` when this is its checkpoint."""
         return self.write(file_prefix, options)
 
-    def _run(self, save: Save) -> str:
+    @as_written
+    def _write_with(self, file_prefix: PathLike, options: CheckpointOptions, session: Any = None) -> str:
+        """Writes as `write` does, perhaps with what a session of TensorFlow 1 holds (`Operation.session`)."""
+        check_has_file_name("file_prefix", plain_path(file_prefix))
+        with self._private.writer.exclusive(options.process_timeout):
+            save = Save(plain_path(file_prefix), options)
+            with save.together():
+                return self._run(save, session)
+
+    def _run(self, save: Save, session: Any = None) -> str:
         # One pause covers both parts of a quick save. A collection between them would visit the whole plan.
         with self._private.writer.exclusive(), save.begin(self._view), collection_paused() as pause:
-            save.read(self._view())
+            save.read(in_session(self._view, session))
             if save.options.is_async:
                 # What the running save calls may save too, while that save still writes from the memory.
                 is_nested = self._private.writer.is_running

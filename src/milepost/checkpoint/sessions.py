@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from milepost.engine.series import is_inside, is_of_series, split_number
 from milepost.engine.state_file import CheckpointState, record_state
 from milepost.engine.status import LoadStatus, View
 from milepost.engine.turns import SAVE, Turn
+from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.traversal import walk
 from milepost.storage.paths import check_has_file_name, plain_path
@@ -42,6 +44,15 @@ _SESSION_METHODS: Final = ("run", "graph", "as_default")
 def is_session(value: object) -> bool:
     """Whether this is a session of TensorFlow 1 rather than a path."""
     return all(hasattr(value, name) for name in _SESSION_METHODS)
+
+
+def in_session(view: View, use: Any) -> Operation:
+    """Begins an operation that reads and assigns variables of graphs in a session, as `milepost.adapters.tensorflow.session.use` says."""
+    operation = view()
+    if use is not None:
+        operation.session = use
+        operation.adapters.clear()  # of objects that were met before
+    return operation
 
 
 class SessionSaver:
@@ -99,12 +110,11 @@ class SessionSaver:
         if global_step is not None:
             is_number = isinstance(global_step, (int, np.integer))
             path = f"{path}-{int(global_step if is_number else session.run(global_step))}"
-        operation = self._view()
         with (
             Turn(SAVE, f"the save of {path}", self._view, options.process_timeout),
-            sessions.use(session, walk(operation).objects),
+            sessions.use(session, walk(self._view()).objects) as use,
         ):
-            plan, arrays = plan_save(operation, options)
+            plan, arrays = plan_save(in_session(self._view, use), options)
         with reported(options.progress, "save", path, array_sizes(arrays)):
             execute_save(plan, arrays, storage, path, options)
         if write_meta_graph:
@@ -139,8 +149,9 @@ class SessionSaver:
         import_adapters()
         from milepost.adapters.tensorflow import session as sessions
 
-        with sessions.use(session):
-            return load_into(plain_path(save_path), self._view, resolved(options)).assert_existing_objects_matched()
+        with sessions.use(session) as use:
+            view = partial(in_session, self._view, use)
+            return load_into(plain_path(save_path), view, resolved(options)).assert_existing_objects_matched()
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Continues the list of an earlier run. Its checkpoints are the oldest, and are deleted first."""

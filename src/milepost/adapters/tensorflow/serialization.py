@@ -45,25 +45,27 @@ def registered_saver(obj: Any) -> str:
     return name or ""
 
 
-def values(obj: Any) -> Sequence[Value]:
-    """The values of an object."""
+def values(obj: Any, use: session.Use | None) -> Sequence[Value]:
+    """The values of an object. Those that are in a session are read in that of a `use`."""
     if isinstance(obj, PythonState):
         return (Value("py_state", STRING, (), lambda: as_array(obj.serialize())),)
     if saveable_object_util.trackable_has_serialize_to_tensor(obj):
-        return _serialized(obj)
+        return _serialized(obj, use)
     with _eagerly(obj):
         return [
-            _value(spec.name, spec.tensor, listed) for listed, saveable in _saveables(obj) for spec in saveable.specs
+            _value(spec.name, spec.tensor, listed, use)
+            for listed, saveable in _saveables(obj)
+            for spec in saveable.specs
         ]
 
 
-def assign(obj: Any, arrays: Mapping[str, Array]) -> None:
+def assign(obj: Any, arrays: Mapping[str, Array], use: session.Use | None) -> None:
     """Assigns its saved values to an object."""
     if isinstance(obj, PythonState):
         obj.deserialize(arrays["py_state"].item())
         return
     with _eagerly(obj):
-        dtypes = {value.name: value.dtype for value in values(obj)}
+        dtypes = {value.name: value.dtype for value in values(obj, use)}
         tensors = {name: from_array(array, dtypes[name]) for name, array in arrays.items()}
         if saveable_object_util.trackable_has_serialize_to_tensor(obj):
             prefix = _listed(obj)
@@ -76,20 +78,20 @@ def assign(obj: Any, arrays: Mapping[str, Array]) -> None:
         if not tf.executing_eagerly():
             operations = [each for each in tf.nest.flatten(made) if each is not None]
             if operations:
-                session.run_in_session(obj, operations)
+                session.run_in_session(obj, operations, use)
 
 
-def _serialized(obj: Any) -> Sequence[Value]:
+def _serialized(obj: Any, use: session.Use | None) -> Sequence[Value]:
     listed = _listed(obj)
     if isinstance(obj, _ITERATORS):  # the state may be large, so it is computed only in a save
 
         def state() -> Array:
             with _eagerly(obj):
-                return _read(obj._serialize_to_tensors()[_STATE])
+                return _read(obj._serialize_to_tensors()[_STATE], use)
 
         return (Value(listed + _STATE, _VARIANT, (None,), state, listed=listed),)
     with _eagerly(obj):
-        return [_value(listed + name, tensor, listed) for name, tensor in obj._serialize_to_tensors().items()]
+        return [_value(listed + name, tensor, listed, use) for name, tensor in obj._serialize_to_tensors().items()]
 
 
 def _listed(obj: Any) -> str:
@@ -112,7 +114,7 @@ def _saveables(obj: Any) -> Iterator[tuple[str, Any]]:
             yield from ((name, each) for each in saveable_object_util.saveable_objects_for_op(made, name))
 
 
-def _value(name: str, tensor: Any, listed: str) -> Value:
+def _value(name: str, tensor: Any, listed: str, use: session.Use | None) -> Value:
     if isinstance(tensor, dict):
         if set(tensor) != {""}:
             raise UnsupportedError(
@@ -128,11 +130,11 @@ def _value(name: str, tensor: Any, listed: str) -> Value:
     if callable(tensor):
         tensor = tensor()
     tensor = tf.convert_to_tensor(tensor)
-    rank = tensor.shape.rank if tensor.shape.rank is not None else _read(tensor).ndim
-    return Value(name, dtype_of(tensor), (None,) * rank, lambda: _read(tensor), listed=listed)
+    rank = tensor.shape.rank if tensor.shape.rank is not None else _read(tensor, use).ndim
+    return Value(name, dtype_of(tensor), (None,) * rank, lambda: _read(tensor, use), listed=listed)
 
 
-def _read(tensor: Any) -> Array:
+def _read(tensor: Any, use: session.Use | None) -> Array:
     if not session.is_symbolic(tensor):
         return to_array(tensor)
     if tensor.dtype == tf.variant:
@@ -141,7 +143,7 @@ def _read(tensor: Any) -> Array:
             found=f"a tensor of type variant, {tensor.name}",
             remedy="run the program eagerly, or leave the object out of the checkpoint",
         )
-    return session.evaluate(tensor)
+    return session.evaluate(tensor, use)
 
 
 @contextmanager

@@ -12,10 +12,10 @@ tensors. They are restored by running operations that are made for it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import tensorflow as tf
@@ -23,32 +23,50 @@ import tensorflow as tf
 from milepost.adapters.tensorflow.private import ShardedVariable
 from milepost.adapters.tensorflow.wrapped import is_of_session, unwrapped
 from milepost.errors import UnsupportedError
-from milepost.graph.adapter import Array
+from milepost.graph.adapter import Adapter, Array
 from milepost.graph.by_identity import ByIdentity
+from milepost.graph.contract.operation import Operation
 
 _Assigned = tuple[Any, Array]
 
 
-class _Use:
-    """One save or restore with a session.
+class Use:
+    """One save or restore with a session, or one save with values of variables that were read before.
 
     Args:
-        session: The session.
-        values: What `read` returns, by the identity of the variable.
+        session: The session, or None.
+        variables: Variables of the graph.
+        arrays: Their values.
 
     Attributes:
+        session: As given.
+        values: The values, by the identities of the variables.
         assigned: Variables to assign when the use ends, each with its value.
         operations: Operations to run after that.
+        has_ended: Whether the save or restore is over. Objects that come later do without the session.
     """
 
-    def __init__(self, session: Any, values: dict[int, Array]) -> None:
+    def __init__(self, session: Any, variables: Sequence[Any], arrays: Sequence[Array]) -> None:
         self.session = session
-        self.values = values
+        self.values = {id(variable): array for variable, array in zip(variables, arrays, strict=True)}
         self.assigned: list[_Assigned] = []
         self.operations: list[Any] = []
+        self.has_ended = False
 
 
-_current: Final[ContextVar[_Use | None]] = ContextVar("session_in_use", default=None)
+class InSession(Adapter):
+    """The base of adapters of objects whose values may be in a session."""
+
+    _use: Use | None = None
+
+    def during(self, operation: Operation) -> Self:
+        if operation.session is None:
+            return self
+        own = copy.copy(self)
+        own._use = operation.session
+        return own
+
+
 _postponed: Final[ByIdentity[Array]] = ByIdentity()
 """The values of variables that were restored without a session."""
 _postponed_operations: Final[ByIdentity[Any]] = ByIdentity()
@@ -56,8 +74,9 @@ _postponed_operations: Final[ByIdentity[Any]] = ByIdentity()
 
 
 @contextmanager
-def use(session: Any, objects: Iterable[Any] = ()) -> Iterator[None]:
-    """A scope in which saves read the variables of a graph from a session, and restores assign them in it when the scope ends.
+def use(session: Any, objects: Iterable[Any] = ()) -> Iterator[Use]:
+    """A scope in which a save reads the variables of a graph from a session, and a restore assigns them in it when the scope ends. The operation
+    gets its result (`Operation.session`).
 
     Args:
         session: A `tf.compat.v1.Session`.
@@ -67,38 +86,27 @@ def use(session: Any, objects: Iterable[Any] = ()) -> Iterator[None]:
         UnsupportedError: One of them has no value in this session.
     """
     variables = graph_variables(objects)
-    scope = _use_of(session, variables, _values(session, variables))
-    token = _current.set(scope)
+    scope = Use(session, variables, _values(session, variables))
     try:
-        yield
+        yield scope
     finally:
-        _current.reset(token)
+        scope.has_ended = True
     _assign(session, scope.assigned)
     if scope.operations:
         session.run(scope.operations)
 
 
-@contextmanager
-def given(variables: Sequence[Any], arrays: Sequence[Array]) -> Iterator[None]:
-    """A scope in which saves use these values of graph variables, for an operation of the graph that writes without a session."""
-    token = _current.set(_use_of(None, variables, arrays))
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def _present(use: Use | None) -> Use | None:
+    return None if use is None or use.has_ended else use
 
 
-def _use_of(session: Any, variables: Sequence[Any], arrays: Sequence[Array]) -> _Use:
-    return _Use(session, {id(variable): array for variable, array in zip(variables, arrays, strict=True)})
-
-
-def read(variable: Any) -> Array:
-    """The value of a graph variable, from the present `use`, or from the default session if there is none.
+def read(variable: Any, use: Use | None) -> Array:
+    """The value of a graph variable, from a `use`, or from the default session if there is none.
 
     Raises:
         UnsupportedError: There is no session, or the variable has no value in it.
     """
-    scope = _current.get()
+    scope = _present(use)
     if scope is None:
         return _values(_default_session(variable), [variable])[0]
     if id(variable) not in scope.values:
@@ -111,9 +119,9 @@ def read(variable: Any) -> Array:
     return scope.values[id(variable)]
 
 
-def assign(variable: Any, array: Array) -> None:
-    """Assigns a graph variable when the present `use` ends. Without one: now, if there is a default session, and in `restore`."""
-    scope = _current.get()
+def assign(variable: Any, array: Array, use: Use | None) -> None:
+    """Assigns a graph variable when a `use` ends. Without one: now, if there is a default session, and in `restore`."""
+    scope = _present(use)
     if scope is not None:
         scope.assigned.append((variable, array))
         return
@@ -130,15 +138,15 @@ def is_symbolic(value: Any) -> bool:
     return tf.is_tensor(value) and hasattr(value, "graph")
 
 
-def evaluate(value: Any) -> Array:
-    """The value of a tensor or variable of a graph, in the session of the present `use` or in the default session.
+def evaluate(value: Any, use: Use | None = None) -> Array:
+    """The value of a tensor or variable of a graph, in the session of a `use` or in the default session.
 
     Raises:
         UnsupportedError: There is no session, or a variable has no value in it.
     """
     if isinstance(value, tf.Variable):
         return _values(_default_session(value), [unwrapped(value)])[0]
-    scope = _current.get()
+    scope = _present(use)
     session = scope.session if scope is not None else None
     try:
         array = (session or _default_session(None)).run(value)
@@ -147,9 +155,9 @@ def evaluate(value: Any) -> Array:
     return np.asarray(array, object if value.dtype == tf.string else None)
 
 
-def run_in_session(obj: Any, operation: Any) -> None:
+def run_in_session(obj: Any, operation: Any, use: Use | None) -> None:
     """Runs the operation that restores an object of a graph, at the times at which `assign` assigns."""
-    scope = _current.get()
+    scope = _present(use)
     if scope is not None:
         scope.operations.append(operation)
         return

@@ -13,13 +13,13 @@ from milepost.errors import UnsupportedError
 from milepost.storage.paths import plain_path
 
 
-def write_in_every_run(write: Callable[[Any], str], path: Any, objects: Iterable[Any]) -> Any:
+def write_in_every_run(write: Callable[[Any, session.Use | None], str], path: Any, objects: Iterable[Any]) -> Any:
     """Adds an operation that writes a checkpoint to the function that is being traced.
 
     The operation runs after the operations before it that change the variables, and before those after it.
 
     Args:
-        write: Writes a checkpoint under a path. It is called in every run of the function.
+        write: Writes a checkpoint under a path, with the values of variables of a graph. It is called in every run of the function.
         path: The path, or a tensor that holds it.
         objects: All objects that are saved.
 
@@ -49,9 +49,8 @@ def write_in_every_run(write: Callable[[Any], str], path: Any, objects: Iterable
 
     def run(tensor: Any, *arguments: Any) -> str:
         if not variables:
-            return write(tensor)
-        with session.given(variables, [to_array(value) for value in arguments]):
-            return write(tensor)
+            return write(tensor, None)
+        return write(tensor, session.Use(None, variables, [to_array(value) for value in arguments]))
 
     prefix = path if tf.is_tensor(path) else tf.constant(plain_path(path))
     # By the handles TensorFlow knows which variables are read. Variables of a graph are read here, in the session that runs it.

@@ -14,6 +14,7 @@ from milepost.adapters.tensorflow import serialization
 from milepost.adapters.tensorflow.hooks import hook
 from milepost.adapters.tensorflow.kinds import is_keras_2, is_of_keras_3
 from milepost.adapters.tensorflow.private import Trackable
+from milepost.adapters.tensorflow.session import InSession
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Array, Value, adapter_of_type
 from milepost.graph.native import SlotAdapter
@@ -25,7 +26,7 @@ _PLAIN: Final = frozenset(
 _CONTAINERS: Final = (list, dict, set, frozenset, deque)
 
 
-class TrackableAdapter(SlotAdapter):
+class TrackableAdapter(InSession, SlotAdapter):
     """Objects whose children and values TensorFlow's own methods return."""
 
     def handles(self, kind: type) -> bool:
@@ -66,10 +67,10 @@ class TrackableAdapter(SlotAdapter):
         return [name for name, _ in _untracked(obj)]
 
     def values(self, obj: Any) -> Sequence[Value]:
-        return serialization.values(obj)
+        return serialization.values(obj, self._use)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        serialization.assign(obj, arrays)
+        serialization.assign(obj, arrays, self._use)
         return obj
 
     def on_deferred(self, obj: Any) -> None:

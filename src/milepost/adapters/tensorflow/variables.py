@@ -13,11 +13,11 @@ from milepost.adapters.tensorflow.kinds import is_of_keras_3
 from milepost.adapters.tensorflow.private import ShardedVariable
 from milepost.adapters.tensorflow.tensors import dtype_of, from_array, to_array
 from milepost.adapters.tensorflow.wrapped import is_of_session, unwrapped
-from milepost.graph.adapter import ANY_SHAPE, Adapter, Array, Value
+from milepost.graph.adapter import ANY_SHAPE, Array, Value
 from milepost.graph.keys import VARIABLE_VALUE
 
 
-class VariableAdapter(Adapter):
+class VariableAdapter(session.InSession):
     """Every `tf.Variable`."""
 
     leaf = True
@@ -29,15 +29,21 @@ class VariableAdapter(Adapter):
         variable = unwrapped(obj)
         shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else ANY_SHAPE
         return (
-            Value(VARIABLE_VALUE, dtype_of(variable), shape, lambda: _read(variable), full_name=_full_name(variable)),
+            Value(
+                VARIABLE_VALUE,
+                dtype_of(variable),
+                shape,
+                lambda: _read(variable, self._use),
+                full_name=_full_name(variable),
+            ),
         )
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        _assign(unwrapped(obj), arrays[VARIABLE_VALUE])
+        _assign(unwrapped(obj), arrays[VARIABLE_VALUE], self._use)
         return obj
 
 
-class ShardedVariableAdapter(Adapter):
+class ShardedVariableAdapter(session.InSession):
     """A variable whose parts are slices of its first dimension. It is saved as one tensor."""
 
     leaf = True
@@ -49,7 +55,7 @@ class ShardedVariableAdapter(Adapter):
         parts = list(obj.variables)
 
         def source() -> Array:
-            return np.concatenate([_read(unwrapped(part)) for part in parts])
+            return np.concatenate([_read(unwrapped(part), self._use) for part in parts])
 
         name = _full_name(parts[0]) if getattr(parts[0], "_save_slice_info", None) is not None else ""
         return (Value(VARIABLE_VALUE, dtype_of(obj), tuple(obj.shape.as_list()), source, full_name=name),)
@@ -59,23 +65,23 @@ class ShardedVariableAdapter(Adapter):
         start = 0
         for part in obj.variables:
             end = start + part.shape[0]
-            _assign(unwrapped(part), array[start:end])
+            _assign(unwrapped(part), array[start:end], self._use)
             start = end
         return obj
 
 
-def _read(variable: Any) -> Array:
+def _read(variable: Any, use: session.Use | None) -> Array:
     if is_of_session(variable):
-        return session.read(variable)
+        return session.read(variable, use)
     with tf.init_scope():
         if isinstance(variable, tf.distribute.DistributedValues):
             return to_array(variable._get_cross_replica())
         return to_array(variable.read_value())
 
 
-def _assign(variable: Any, array: Array) -> None:
+def _assign(variable: Any, array: Array, use: session.Use | None) -> None:
     if is_of_session(variable):
-        session.assign(variable, array)
+        session.assign(variable, array, use)
         return
     # A value may be restored while a function is traced. It is assigned now, once, and not recorded as an operation.
     with tf.init_scope():

@@ -28,6 +28,7 @@ class Operation:
         held: The value of each place that was met.
         saved_as: The names of the types of the saved values that places of plain values take, if the live values have other types.
         coming: The place of a tree that no object holds yet, because it is being restored before it is assigned.
+        session: What a save or restore does with a session of TensorFlow 1; None if there is none.
         legacy_keras_optimizers: Whether a save is for the oldest optimizers of Keras, which know only slot variables and
             hyperparameters.
 
@@ -38,7 +39,7 @@ class Operation:
         ({}, ())
     """
 
-    __slots__ = ("adapters", "attached", "coming", "held", "legacy_keras_optimizers", "root", "saved_as")
+    __slots__ = ("adapters", "attached", "coming", "held", "legacy_keras_optimizers", "root", "saved_as", "session")
 
     def __init__(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
         self.root = root
@@ -47,4 +48,5 @@ class Operation:
         self.held: dict[Place, Any] = {}
         self.saved_as: dict[Place, str] = {}
         self.coming: Place | None = None
+        self.session: Any = None
         self.legacy_keras_optimizers = False

@@ -91,13 +91,6 @@ class TestApply:
         decision = RetentionPolicy(2, 1).apply(saved, last_preserved=0.0)
         assert [each.prefix for each in decision.preserve] == ["3", "6", "9"]
 
-    def test_a_time_later_than_that_of_the_newest_preserves_no_period_of_the_future(self) -> None:
-        """After the clock was set back, one is preserved in each period from the present on."""
-        saved = [ManagedCheckpoint(str(hour), hour * HOUR) for hour in (30, 31, 5)]
-        decision = RetentionPolicy(1, 2).apply(saved, last_preserved=0.0)
-        assert [each.prefix for each in decision.preserve] == ["30"]
-        assert decision.last_preserved == 5 * HOUR
-
     @pytest.mark.parametrize("number", [0, -1])
     def test_keeping_none_is_refused(self, number: int) -> None:
         """A policy that keeps nothing is a mistake."""

@@ -137,7 +137,7 @@ class CheckpointOptions:
         copied = object.__new__(type(self))
         values = {each.name: getattr(self, each.name) for each in fields(self) if hasattr(self, each.name)}
         for name, value in (values | getattr(self, "__dict__", {})).items():
-            setattr(copied, name, copy(value) if isinstance(value, (list, set, dict)) else value)
+            setattr(copied, name, copy(value) if type(value) in (list, set, dict) else value)
         return copied
 
     @property

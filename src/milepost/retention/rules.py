@@ -108,10 +108,9 @@ class RetentionPolicy:
         for checkpoint, reasons in zip(managed, self.reasons(managed), strict=True):
             if reasons:
                 keep.append(checkpoint)
-            # if the clock was set back, a time later than that of the newest counts as that of the newest
-            elif self._is_due(saved := min(checkpoint.timestamp, managed[-1].timestamp), last_preserved):
+            elif self._is_due(checkpoint.timestamp, last_preserved):
                 preserve.append(checkpoint)
-                last_preserved = saved
+                last_preserved = checkpoint.timestamp
             else:
                 delete.append(checkpoint)
         return Decision(tuple(keep), tuple(preserve), tuple(delete), last_preserved)

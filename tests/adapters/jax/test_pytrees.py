@@ -141,6 +141,7 @@ def test_numbers_in_a_tree_are_data_and_keep_their_type(path, number):
         (0.1, jnp.asarray(0.0)),
         (3, 0.0),
         (7, np.int32(0)),
+        (0.1, jnp.float32(0)),
     ],
 )
 def test_numbers_and_arrays_without_dimensions_take_each_other(path, saved, live):
@@ -152,7 +153,7 @@ def test_numbers_and_arrays_without_dimensions_take_each_other(path, saved, live
 
 
 @pytest.mark.parametrize(
-    ("saved", "live"), [(300, jnp.uint8(0)), (2**31, jnp.int32(0)), (0.1, jnp.float32(0)), (2.5, 0), (2**60 + 1, 0.0)]
+    ("saved", "live"), [(300, jnp.uint8(0)), (2**31, jnp.int32(0)), (1e300, jnp.float32(0)), (2.5, 0), (2**60 + 1, 0.0)]
 )
 def test_a_number_that_does_not_fit_is_refused(path, saved, live):
     milepost.Checkpoint(state={"x": jnp.ones(2), "n": saved}).write(path)

@@ -150,11 +150,14 @@ class Turn:
 class _End:
     """Ends a turn with its block. Ctrl-C may come where Python does not call what ends a block; then the turn ends with this object."""
 
+    _turn: Turn | None = None  # if Ctrl-C comes before it is set, the turn has not begun
+
     def __init__(self, turn: Turn) -> None:
-        self._end = turn.end
+        self._turn = turn
 
     def __call__(self, *_: object) -> None:
-        self._end()
+        self.__del__()
 
     def __del__(self) -> None:
-        self._end()
+        if self._turn is not None:
+            self._turn.end()

@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.engine.saved_arrays import SavedArrays
 from milepost.engine.undo import Undo
-from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, hold_state
+from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, append, hold_state, put, remove
 from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import Node
 from milepost.graph.plain.places import PLAIN_TYPES, PlainLeaf, StateHolder, holds_state, plain_place
@@ -164,12 +164,12 @@ class Growth:
             for change, former in reversed(done):
                 _put(change._replace(value=former))
             for holder, members in cut:
-                holder._put(slice(len(holder), None), members)
+                put(holder, slice(len(holder), None), members)
 
         undo.add(put_back)
         for holder, length in self.cuts:
             cut.append((holder, holder[length:]))
-            holder._remove(slice(length, None))
+            remove(holder, slice(length, None))
         for change in self.changes:
             done.append((change, _present(change.holder, change.name)))
             _put(change)
@@ -305,16 +305,16 @@ def _put(change: _Change) -> None:
     if type(holder) is ListWrapper:
         number = int(name)
         if value is _ABSENT:
-            holder._remove(number)
+            remove(holder, number)
         elif number == len(holder):
-            holder._append(value)
+            append(holder, value)
         else:
-            holder._put(number, value)
+            put(holder, number, value)
     elif isinstance(holder, (DictWrapper, OrderedDictWrapper)):
         if value is _ABSENT:
-            holder._remove(name)
+            remove(holder, name)
         else:
-            holder._put(name, value)
+            put(holder, name, value)
     elif value is _ABSENT:
         object.__delattr__(holder, name)
     else:

@@ -722,6 +722,32 @@ def _view_of(original: Any) -> Any:
     return view
 
 
+def agree(container: Any) -> None:
+    """Brings a view and the list or dict that it shows to the same members. Any other container stays as it is."""
+    if isinstance(container, _Wrapper) and container._original is not None:
+        container._agree()
+
+
+def put(view: Any, key: Any, value: Any) -> None:
+    """Puts a member, or several at a slice, into a view and the list or dict that it shows. Deferred values are not settled."""
+    view._put(key, value)
+
+
+def put_all(view: Any, changes: Mapping[Any, Any]) -> None:
+    """The same for several members, by their positions or keys."""
+    view._put_all(changes)
+
+
+def append(view: ListWrapper, item: Any) -> None:
+    """Puts a member at the end of a view and of the list that it shows. Deferred values are not settled."""
+    view._append(item)
+
+
+def remove(view: Any, key: Any) -> None:
+    """Removes a member, or several at a slice, from a view and the list or dict that it shows."""
+    view._remove(key)
+
+
 def hold_state(value: Any) -> None:
     """Makes plain values in a wrapped list or dict state, also in lists, dicts and tuples inside it."""
     containers = [value]

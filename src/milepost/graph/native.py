@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of, adapter_of_type, register
-from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
+from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, agree, put_all
 from milepost.graph.module import UNTRACKED, Tracked
 from milepost.graph.omissions import Omission, Unnamed
 from milepost.graph.plain.places import holds_state
@@ -151,8 +151,8 @@ class ListAdapter(Adapter):
         return kind in (list, ListWrapper)
 
     def children(self, obj: list[Any]) -> Iterable[tuple[str, Any]]:
-        if isinstance(obj, ListWrapper) and obj._original is not None:
-            obj._agree()
+        if getattr(obj, "_original", None) is not None:
+            agree(obj)
         members = list.copy(obj)  # another thread may change the list meanwhile
         pairs: Iterable[tuple[str, Any]] = zip(map(str, range(len(members))), members, strict=True)
         untracked = getattr(obj, "_untracked", None)
@@ -163,7 +163,7 @@ class ListAdapter(Adapter):
     def replace(self, obj: list[Any], changes: Mapping[str, Any]) -> list[Any]:
         by_position = {int(name): child for name, child in changes.items()}
         if isinstance(obj, ListWrapper):
-            obj._put_all(by_position)
+            put_all(obj, by_position)
         else:
             for position, child in by_position.items():
                 obj[position] = child
@@ -182,8 +182,8 @@ class DictAdapter(Adapter):
         untracked = getattr(obj, "_untracked", ())
         keys = getattr(obj, "_untracked_keys", ())
         pairs: list[tuple[str, Any]] = []
-        if isinstance(obj, (DictWrapper, OrderedDictWrapper)) and obj._original is not None:
-            obj._agree()
+        if getattr(obj, "_original", None) is not None:
+            agree(obj)
         base = OrderedDict if isinstance(obj, OrderedDict) else dict  # whose methods are no calls of Python
         for key, child in list(base.items(obj)):
             if untracked and (key in keys if type(child) in PLAIN else _among(child, untracked)):
@@ -196,7 +196,7 @@ class DictAdapter(Adapter):
 
     def replace(self, obj: dict[Any, Any], changes: Mapping[str, Any]) -> dict[Any, Any]:
         if isinstance(obj, (DictWrapper, OrderedDictWrapper)):
-            obj._put_all(changes)
+            put_all(obj, changes)
         else:
             obj.update(changes)
         return obj

@@ -72,6 +72,7 @@ class Turn:
         self.what = what
         self.has_ended = False
         self._view = view
+        self._concerns_all = view is None
         self._wait = wait
         self._turns = turns
         self._thread = threading.get_ident()
@@ -105,6 +106,7 @@ class Turn:
     def end(self) -> None:
         """Ends the turn, before the block ends. A second call does nothing."""
         self.has_ended = True
+        self._view = None  # so that nothing keeps the objects
         with suppress(ValueError):
             self._turns.remove(self)
         with suppress(RuntimeError):  # it has ended before
@@ -132,7 +134,7 @@ class Turn:
 
     def _concerns(self, other: Turn) -> bool:
         """Whether an object is reached from both roots."""
-        if self._view is None:
+        if self._concerns_all:
             return True
         own = self._objects()
         try:
@@ -142,8 +144,9 @@ class Turn:
 
     def _objects(self) -> set[int]:
         """Identities of the objects that this turn concerns. They are found when another turn asks for the first time."""
-        if self._reached is None and self._view is not None:
-            self._reached = set(map(id, walk(self._view(), slots=False).objects))
+        view = self._view
+        if self._reached is None and view is not None:
+            self._reached = set(map(id, walk(view(), slots=False).objects))
         return self._reached or set()
 
 

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+WAIT: Final = 300.0
+"""Seconds after which one thread no longer waits for another one, if no option says otherwise."""
 SLICE: Final = 0.1
 """Seconds after which a wait looks again. Some systems deliver no signal meanwhile, and a wait that was interrupted may have kept the lock."""
 

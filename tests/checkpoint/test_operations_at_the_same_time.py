@@ -213,6 +213,7 @@ def test_a_wait_for_another_thread_that_saves_through_the_same_checkpoint_has_a_
     gate.in_save = hold
     checkpoint.write(tmp_path / "slow")
     assert isinstance(results[0], InProgressError)
+    assert f"the save of {tmp_path / 'slow'}" in str(results[0])
     assert not (tmp_path / "late.index").exists()
     checkpoint.write(tmp_path / "late", HASTY)
 

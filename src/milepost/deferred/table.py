@@ -29,6 +29,7 @@ from milepost.graph.plain.places import PlainNode, holds_state, plain_place
 from milepost.graph.trees.places import Place, Tree, TreeNode, is_final, nodes_of_former_tree, placed
 from milepost.graph.trees.structure import is_functional
 from milepost.tensor import TensorSpec
+from milepost.threads import WAIT
 
 
 class Position(Protocol):
@@ -126,8 +127,6 @@ _entries: Final[ByIdentity[_Edges]] = ByIdentity()
 _lock: Final = ForkableLock()
 _claims: Final[dict[int, int]] = {}
 """The threads that restore from positions now, by the identity of the position."""
-_WAIT: Final = 300.0
-"""Seconds after which a thread no longer waits for another one that restores the same value."""
 _PAUSE: Final = 0.002
 """Seconds between two looks whether the other thread has ended."""
 
@@ -328,11 +327,11 @@ def _wait_for(position: Position) -> None:
         InProgressError: It does not end.
     """
     own = get_ident()
-    deadline = time.monotonic() + _WAIT
+    deadline = time.monotonic() + WAIT
     while _claims.setdefault(id(position), own) != own:
         if time.monotonic() >= deadline:
             raise InProgressError(
-                f"another thread has been restoring this value for {_WAIT:g} seconds",
+                f"another thread has been restoring this value for {WAIT:g} seconds",
                 key=position.key,
                 file=position.file,
                 remedy="look what holds the other thread up",

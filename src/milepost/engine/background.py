@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from milepost.engine.turns import SAVE, WAIT, Turn
+from milepost.engine.turns import SAVE, Turn
 from milepost.errors import AfterCommitError, StorageError, warn
-from milepost.threads import ThreadCall
+from milepost.threads import WAIT, ThreadCall
 
 
 class BackgroundWriter:

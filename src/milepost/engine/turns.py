@@ -26,13 +26,11 @@ from milepost.errors import InProgressError
 from milepost.forks import ForkableLock
 from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import walk
-from milepost.threads import SLICE
+from milepost.threads import SLICE, WAIT
 
 SAVE: Final = "save"
 RESTORE: Final = "restore"
 LOOK: Final = "look"
-WAIT: Final = 300.0
-"""Seconds that a turn waits if no option says otherwise."""
 _EARLIER: Final = {SAVE: (SAVE, RESTORE), RESTORE: (SAVE, RESTORE, LOOK), LOOK: (RESTORE,)}
 _turns: Final[list[Turn]] = []
 """The turns that were asked for and have not ended, in that order."""
@@ -124,8 +122,11 @@ class Turn:
             )
         while not earlier.has_ended:
             if time.monotonic() >= deadline:
+                # a turn of one Checkpoint names no path, but inside it that thread has one that does
+                inside = (each.what for each in list(_turns) if each._thread == earlier._thread)
+                running = next(inside, earlier.what)
                 raise InProgressError(
-                    f"{self.what} has waited {self._wait:g} seconds for {earlier.what}, which runs in another thread and concerns the same "
+                    f"{self.what} has waited {self._wait:g} seconds for {running}, which runs in another thread and concerns the same "
                     "objects; nothing was saved or restored",
                     remedy="look what holds the other thread up; if it is slow, pass a larger CheckpointOptions(process_timeout=seconds)",
                 )

@@ -157,14 +157,17 @@ class LocalWriter:
 
     def __init__(self, path: str, place: str) -> None:
         self.path = path
-        with _opening:
-            try:
-                self._descriptor = system.create(place)
-            except OSError as error:
-                raise_explained(error, "create", path)
-            _writers.add(self)
         self._since = 0
         """Bytes since the disk was told to begin. Threads that write at the same time may count too few."""
+        try:
+            with _opening:
+                self._descriptor = system.create(place)
+                _writers.add(self)
+        except OSError as error:
+            raise_explained(error, "create", path)
+        except BaseException:  # Ctrl-C: the file is a leftover, which the next save removes
+            self.close()
+            raise
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         views = [view for buffer in buffers if (view := byte_view(buffer))]

@@ -448,8 +448,9 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 return self._run(save, session)
 
     def _run(self, save: Save, session: Any = None) -> str:
+        """Saves, now or later on another thread. Its callers keep other threads from saving through this checkpoint."""
         # One pause covers both parts of a quick save. A collection between them would visit the whole plan.
-        with self._private.writer.exclusive(), save.begin(self._view), collection_paused() as pause:
+        with save.begin(self._view), collection_paused() as pause:
             save.read(in_session(self._view, session))
             if save.options.is_async:
                 # What the running save calls may save too, while that save still writes from the memory.

@@ -248,6 +248,79 @@ def test_the_first_output_of_a_model_is_the_saved_one(tmp_path, writer, make):
     status.assert_consumed()
 
 
+class Reading(keras.layers.Layer):
+    """Makes a layer in ``build``, and cannot be called with a symbolic input."""
+
+    def build(self, shape):
+        self.inner = keras.layers.Dense(3)
+        self.built = True
+
+    def call(self, inputs):
+        return self.inner(tf.convert_to_tensor(inputs.numpy()))
+
+
+def add_layers(model):
+    for layer in (keras.layers.Dense(4), keras.layers.Dropout(0.5), keras.layers.Dense(2)):
+        model.add(layer)
+
+
+def add_input_and_layers(model):
+    model.add(keras.layers.InputLayer([3]))
+    add_layers(model)
+
+
+def add_built_layers(model):
+    for size, layer in ((3, keras.layers.Dense(4)), (4, keras.layers.Dropout(0.5)), (4, keras.layers.Dense(2))):
+        if isinstance(layer, keras.layers.Dense):
+            layer.build([None, size])
+        model.add(layer)
+
+
+def add_layers_to_a_built_model(model):
+    model.add(keras.layers.Dense(4))
+    model.build([None, 3])
+    model.add(keras.layers.Dropout(0.5))
+    model.add(keras.layers.Dense(2))
+
+
+def add_a_model(model):
+    inner = keras.Sequential()
+    add_layers(inner)
+    model.add(inner)
+
+
+def add_layers_that_run_eagerly(model):
+    model.add(keras.layers.Dropout(0.5))
+    model.add(Reading())
+    model.add(keras.layers.Dense(2))
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        add_layers,
+        add_input_and_layers,
+        add_built_layers,
+        add_layers_to_a_built_model,
+        add_a_model,
+        add_layers_that_run_eagerly,
+    ],
+)
+@writers
+def test_layers_that_are_added_after_the_restore_have_their_values_in_the_first_call(tmp_path, writer, add):
+    def make():
+        add(model := keras.Sequential())
+        return model
+
+    model = trained(make)
+    path = writer(net=model).write(str(tmp_path / "ckpt"))
+    live = keras.Sequential()
+    status = Checkpoint(net=live).read(path)
+    add(live)
+    np.testing.assert_array_equal(live(x), model(x))
+    status.assert_consumed()
+
+
 @models
 def test_the_first_output_in_a_function_is_the_saved_one(tmp_path, make):
     model = trained(make)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from milepost.adapters.layer_names import has_weights_now
+from milepost.adapters.layer_names import has_weights_now, is_layer_name
 from milepost.adapters.tensorflow.private import DelegatingTrackableMixin, Trackable
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import admit, deferred_on
@@ -23,6 +23,7 @@ from milepost.graph.adapter import adapter_of
 _CHILD: Final = "_handle_deferred_dependencies"
 _SLOT: Final = "_restore_slot_variable"
 _MEMBER: Final = "_track_value"
+_NETWORK: Final = "_init_graph_network"
 _BUILD: Final = "build"
 
 
@@ -55,10 +56,22 @@ class _Hook:
         for holder in [reference() for reference in self.holders]:
             if holder is not None:
                 admit(holder, name, child)
+                if isinstance(name, str) and is_layer_name(name) and deferred_on(holder):
+                    hook_until_built(child, holder)
+        self._look_at_models(child)
+
+    def _look_at_models(self, child: Any = None) -> None:
+        """Restores deferred values of layers of models, of which the owner may be one or a part.
+
+        Args:
+            child: A new child of the owner.
+        """
         for model, layer in [(model(), layer()) for model, layer in self.models]:
             if model is not None and layer is not None and deferred_on(model):
                 if isinstance(child, tf.Variable):
                     has_weights_now(layer)
+                elif isinstance(child, tf.Module):
+                    _hook_parts(child, layer, model)
                 look_again(model)
         _unhook(self._owner(), [*self.holders, *(model for model, _ in self.models)])
 
@@ -95,6 +108,17 @@ class _MemberHook(_Hook):
         return value
 
 
+class _NetworkHook(_Hook):
+    """A model calls this when it connects its layers, which are built then. It announces none of them."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self._original()(*args, **kwargs)
+        for holder in [reference() for reference in self.holders]:
+            if holder is not None:
+                look_again(holder)
+        self._look_at_models()
+
+
 class _BuildHook(_Hook):
     """An optimizer calls this before its first step."""
 
@@ -110,7 +134,12 @@ class _BuildHook(_Hook):
         _unhook(self._owner(), self.holders)
 
 
-_KINDS: Final[Mapping[str, type[_Hook]]] = {_CHILD: _ChildHook, _SLOT: _SlotHook, _MEMBER: _MemberHook}
+_KINDS: Final[Mapping[str, type[_Hook]]] = {
+    _CHILD: _ChildHook,
+    _SLOT: _SlotHook,
+    _MEMBER: _MemberHook,
+    _NETWORK: _NetworkHook,
+}
 
 
 def hook(obj: Any) -> None:
@@ -124,12 +153,19 @@ def hook_until_built(layer: Any, model: Any) -> None:
     """Restores deferred values of a model's layers when a layer has made its weights.
 
     Args:
-        layer: The layer, which is not built yet.
+        layer: The layer. Nothing happens if it is built.
         model: The model, for whose layers values are deferred.
     """
-    for part in (layer, *layer.submodules):
-        for installed in _installed(part):
-            installed.models.append((weakref.ref(model), weakref.ref(layer)))
+    if not layer.built:
+        _hook_parts(layer, layer, model)
+
+
+def _hook_parts(part: Any, layer: Any, model: Any) -> None:
+    """Does this for what makes the weights: the layer itself, or an object that it holds, and all that this one holds."""
+    for each in (part, *part.submodules):
+        for installed in _installed(each):
+            if all(of() is not model or at() is not layer for of, at in installed.models):
+                installed.models.append((weakref.ref(model), weakref.ref(layer)))
 
 
 def hook_build(optimizer: Any) -> None:

@@ -59,8 +59,7 @@ class LayeredModelAdapter(LayerAdapter):
     def on_deferred(self, obj: Any) -> None:
         super().on_deferred(obj)
         for layer in obj.layers:
-            if not layer.built:
-                hook_until_built(layer, obj)
+            hook_until_built(layer, obj)
 
 
 class DepthwiseAdapter(LayerAdapter):

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import copy as _copy
 import os as _os
-import threading as _threading
 from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
 from milepost.adapters.lightning import private as _private
 from milepost.adapters.random_state import global_state as _global_state
 from milepost.adapters.random_state import set_global_state as _set_global_state
+from milepost.engine.background import BackgroundWriter as _BackgroundWriter
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import CheckpointNotFoundError as _CheckpointNotFoundError
 from milepost.errors import UnsupportedError as _UnsupportedError
@@ -273,8 +273,7 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
     def __init__(self, asynchronous: bool = False) -> None:
         super().__init__()
         self._asynchronous = asynchronous
-        self._thread: _threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._writer = _BackgroundWriter()
 
     def save_checkpoint(self, checkpoint: dict[str, _Any], path: _PathLike, storage_options: _Any = None) -> None:
         """Saves a dict under a path.
@@ -291,13 +290,12 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
         """
         if storage_options is not None:
             raise TypeError("MilepostIO takes no storage_options: leave them out of save_checkpoint()")
-        self.sync()
-        if not self._asynchronous:
-            _paths.write_path(checkpoint, _os.fspath(path))
-            return
-        copy = _copy.deepcopy(checkpoint)
-        self._thread = _threading.Thread(target=self._write, args=(copy, _os.fspath(path)), name="MilepostIO")
-        self._thread.start()
+        with self._writer.exclusive():
+            if not self._asynchronous:
+                _paths.write_path(checkpoint, _os.fspath(path))
+            else:
+                copy = _copy.deepcopy(checkpoint)
+                self._writer.submit(lambda: _paths.write_path(copy, _os.fspath(path)))
 
     def load_checkpoint(
         self, path: _PathLike, map_location: _Any = None, weights_only: bool | None = None
@@ -340,18 +338,7 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
 
     def sync(self) -> None:
         """Waits for the save in progress, if any, and raises its error."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join()
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-
-    def _write(self, checkpoint: dict[str, _Any], path: str) -> None:
-        try:
-            _paths.write_path(checkpoint, path)
-        except BaseException as error:  # `sync` raises it in the thread of the program
-            self._error = error
+        self._writer.wait()
 
 
 def _batches(trainer: _Any) -> int:

@@ -24,6 +24,7 @@ class ThreadCall:
     Args:
         work: The function. It raises no error.
         name: The name of the thread.
+        daemon: Whether the process may end before the call.
 
     Attributes:
         thread: The identity of the thread, once the call has begun.
@@ -35,10 +36,11 @@ class ThreadCall:
         done
     """
 
-    def __init__(self, work: Callable[[], object], name: str) -> None:
+    def __init__(self, work: Callable[[], object], name: str, *, daemon: bool = False) -> None:
         self.thread: int | None = None
         self._work = work
         self._name = name
+        self._daemon = daemon
         self._begins: dict[None, bool] = {}
         """Whether the call takes place, once that is decided. The first who decides it does so in one step."""
         self._has_ended = False
@@ -77,7 +79,7 @@ class ThreadCall:
 
     def _start(self) -> None:
         try:
-            threading.Thread(target=self._run, name=self._name, daemon=False).start()
+            threading.Thread(target=self._run, name=self._name, daemon=self._daemon).start()
         except (RuntimeError, MemoryError):  # the system has no second thread
             self._run()
 

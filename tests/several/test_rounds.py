@@ -10,6 +10,7 @@ import pytest
 from milepost.coordination import FileCoordinator
 from milepost.engine.together.rounds import Message, Rounds, Session
 from milepost.errors import CoordinationError, MismatchError, StorageError
+from tests import interrupts
 
 
 def together(work, directory, size=3, timeout=5.0, sessions=None, late=()):
@@ -222,6 +223,19 @@ def test_who_works_without_progress_is_not_waited_for(tmp_path):
 
     results = together(work, tmp_path, timeout=1.0)
     assert all("process 1 of 3 did not answer" in str(results[rank][0]) for rank in (0, 2))
+
+
+def test_the_thread_that_tells_of_progress_ends_after_an_interrupt():
+    """Ctrl-C at every line of what makes it and waits for it."""
+
+    def make(directory):
+        return Rounds(sessions_in(directory, 1)[0], "test", 300.0)
+
+    def operate(rounds):
+        with rounds.working(lambda: 7):
+            pass
+
+    assert interrupts.found(make, operate, operate, returns=True) == []
 
 
 def test_different_operations_do_not_mix(tmp_path):

@@ -14,6 +14,7 @@ import torch
 
 import milepost
 from milepost.lightning import MilepostIO
+from tests import interrupts
 from tests.trainers.lightning_runs import Model, fit
 from tests.trainers.small import same
 
@@ -101,6 +102,27 @@ class TestFiles:
         io.save_checkpoint({"state_dict": argparse.Namespace()}, tmp_path / "one.ckpt")
         with pytest.raises(milepost.UnsupportedError):
             io.sync()
+
+    def test_a_save_in_the_background_goes_on_after_an_interrupt(self, tmp_path):
+        """Ctrl-C at every line of the plugin in a save and in the wait for it. The next save waits for the one before."""
+
+        def make(directory):
+            io = MilepostIO(asynchronous=True)
+            io.save_checkpoint({"state_dict": {"epoch": 1}}, f"{directory}/one.ckpt")
+            return io, f"{directory}/one.ckpt"
+
+        def operate(setting):
+            io, path = setting
+            io.save_checkpoint({"state_dict": {"epoch": 2}}, path)
+            io.sync()
+
+        def check(setting):
+            io, path = setting
+            io.save_checkpoint({"state_dict": {"epoch": 3}}, path)
+            assert io.load_checkpoint(path) == {"state_dict": {"epoch": 3}}
+            assert os.listdir(os.path.dirname(path)) == ["one.ckpt"]
+
+        assert interrupts.found(make, operate, check, only="lightning.py:") == []
 
     def test_it_removes_what_it_saved(self, tmp_path):
         io = MilepostIO()

@@ -33,6 +33,7 @@ from milepost.engine.together.meeting import Meeting
 from milepost.engine.together.problems import error_of, facts_of
 from milepost.errors import CoordinationError, MilepostError
 from milepost.forks import ForkableLock
+from milepost.threads import ThreadCall
 
 _LENGTH: Final = 4
 _FAILED: Final = "failed"
@@ -341,23 +342,29 @@ class Rounds:
         Args:
             progress: Returns a number that grows with the work.
         """
-        done = threading.Event()
+        working = threading.Lock()
+        working.acquire()
 
         def watch() -> None:
             last: object = None
-            while not done.wait(self._timeout / _BEATS):
+            while not working.acquire(timeout=self._timeout / _BEATS):
                 now = progress()
                 if now != last:
                     last = now
                     self._beat()
 
-        thread = threading.Thread(target=watch, name="milepost-progress", daemon=True)
-        thread.start()
+        watching = ThreadCall(watch, "milepost-progress", daemon=True)
         try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+            try:
+                watching.start()
+                yield
+            finally:
+                working.release()
+        finally:  # Ctrl-C may have come before the line above
+            with suppress(RuntimeError):
+                working.release()
+            watching.give_up()
+            watching.wait()
 
     def _failure(self, error: BaseException) -> Message:
         """What the other processes are told if this one has failed."""

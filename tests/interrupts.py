@@ -30,6 +30,8 @@ import milepost
 
 SOURCES = os.path.dirname(os.path.abspath(milepost.__file__)) + os.sep
 QUICK = os.environ.get("MILEPOST_TESTS") == "quick"
+ALL = "MILEPOST_INTERRUPTS" in os.environ
+"""Whether all points are tried, which takes many minutes, instead of a sample."""
 
 Point = collections.namedtuple("Point", "file line event number")
 """The ``number``-th time, from 1, that ``event`` ("line" or "return") happens at a line."""
@@ -232,7 +234,8 @@ def found(make, operate, check, *, more=100, most=None, returns=False, seed=0, s
         check: Is given the setting after that. It raises an error if the program cannot go on or something is lost. It must wait for
             what it starts.
         more: How many points are tried beyond the first time of each line; chosen by ``seed``.
-        most: How many points are tried at most; chosen by ``seed``. None is all of them.
+        most: How many points are tried at most; chosen by ``seed``. None is all of them. The variable MILEPOST_INTERRUPTS of the
+            environment tries all first times, whatever is said here.
         returns: Whether Ctrl-C also comes when a function has returned and its caller has not got the result yet.
         seed: Chooses them.
         seconds: A run that lasts longer hangs.
@@ -244,7 +247,7 @@ def found(make, operate, check, *, more=100, most=None, returns=False, seed=0, s
     others = [point for point in points if point.number != 1]
     more = more // 10 if QUICK else more
     chosen += chance.sample(others, min(more, len(others)))
-    most = 60 if QUICK and most is None else most
+    most = None if ALL else 60 if QUICK and most is None else most
     if most is not None and len(chosen) > most:
         chosen = chance.sample(chosen, most)
     wrong, hangs = [], 0

@@ -1,6 +1,5 @@
 """Ctrl-C at every line of a save, of a restore and of the assignment of an object that is made later: the program goes on."""
 
-import os
 import threading
 
 import numpy as np
@@ -16,8 +15,8 @@ from tests import interrupts
 
 ASYNC = CheckpointOptions(enable_async=True)
 SIZE = 20_000
-MOST = None if "MILEPOST_INTERRUPTS" in os.environ else 120
-"""How many of the lines are tried, chosen by a seed. With the variable of the environment, all are."""
+MOST = 120
+"""How many of the lines are tried, chosen by a seed."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::milepost.errors.UnrestoredWarning")
 

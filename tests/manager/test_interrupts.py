@@ -9,7 +9,7 @@ from tests import interrupts
 
 pytestmark = pytest.mark.filterwarnings("ignore::milepost.errors.MilepostWarning")
 MOST = 100
-"""How many lines each test interrupts. Which ones is chosen by chance, the same in each run; `interrupts.found` takes all of them with None."""
+"""How many lines each test interrupts, chosen by a seed."""
 
 
 class Run:

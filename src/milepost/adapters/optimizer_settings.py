@@ -10,6 +10,8 @@ from milepost.graph.adapter import Array
 
 NO_STATE: Final = frozenset({"params", "param_names", "fused", "foreach", "capturable", "differentiable"})
 """Members of a parameter group that are not state: its parameters, and how a step is computed."""
+STRIDES: Final = "strides"
+"""The local name of the strides of a tensor in the state."""
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 

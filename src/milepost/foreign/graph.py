@@ -335,7 +335,7 @@ class GraphBuilder:
 
     def _add_packed(self, node: int, item: Item) -> None:
         """Adds everything below an item as plain state."""
-        values = packed(item.value, item.key, self._reader.kind)
+        values = packed(item.content, item.key, self._reader.kind)
         text = f"{item.key}/{TEXT}" if item.children else item.key
         self._add_values(
             node, {name: (text if name == TEXT else f"{text}/{name}", each) for name, each in values.items()}

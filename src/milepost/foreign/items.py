@@ -93,6 +93,11 @@ class Item:
         return self.value is not _ABSENT
 
     @property
+    def content(self) -> Any:
+        """The object, if only running code could make it, and otherwise the value."""
+        return self.value if self.opaque is None else self.opaque
+
+    @property
     def is_leaf(self) -> bool:
         """Whether this is a tensor, a plain value, or an object whose contents are not read."""
         return self.has_value and not isinstance(self.value, (Mapping, list, tuple))

@@ -23,12 +23,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.adapters.optimizer_settings import NO_STATE, as_setting
+from milepost.adapters.optimizer_settings import NO_STATE, STRIDES, as_setting
 from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item, levels
 from milepost.foreign.packed import packed
 from milepost.foreign.stored import Stored
+from milepost.foreign.torch_tensors import strides_of, usual_strides
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.plain_state.encoding import TEXT
 
@@ -133,7 +134,7 @@ class OptimizerState:
         for saved, parameter in self._parameters.items():
             item = _at(self._item.children[STATE], saved)
             for name, child in item.children.items() if item is not None else ():
-                yield parameter, name, self._state(name, child)
+                yield parameter, name, self._state(name, child, parameter)
 
     def common(self) -> dict[str, Values]:
         """The state that does not belong to a parameter."""
@@ -141,7 +142,7 @@ class OptimizerState:
         rest = {name: each for name, each in state.items() if str(name) not in self._parameters}
         return {STATE: _packed(f"{self._item.key}/{STATE}", rest)} if rest else {}
 
-    def _state(self, name: str, item: Item) -> Values:
+    def _state(self, name: str, item: Item, parameter: Any) -> Values:
         if not item.has_value:
             raise UnsupportedError(
                 "the state of an optimizer has a name with dots",
@@ -150,11 +151,21 @@ class OptimizerState:
                 remedy="rename it in the file, or restore the model without the optimizer",
             )
         if isinstance(item.value, Stored):
-            return {item.value.local: (item.key, item.value)}
+            strides = _strides(item.value, parameter)
+            extra = {} if strides is None else {STRIDES: (f"{item.key}/{STRIDES}", np.array(strides, np.int64))}
+            return {item.value.local: (item.key, item.value), **extra}
         if name in _NOW_TENSORS and self._steps_are_tensors and type(item.value) in (int, float):
             # The present optimizers of PyTorch need tensors here.
             return {VARIABLE_VALUE: (item.key, np.array(item.value, np.float32))}
-        return _packed(item.key, item.value)
+        return _packed(item.key, item.content)
+
+
+def _strides(stored: Stored, parameter: Any) -> Sequence[int] | None:
+    """The strides of a tensor in the state; None if a restore gives it the same ones."""
+    strides = strides_of(stored)
+    if strides is None and tuple(parameter.shape) == stored.spec.shape and not parameter.is_contiguous():
+        return usual_strides(stored.spec.shape)  # otherwise it would get those of the parameter
+    return strides
 
 
 def _is_flat(value: Mapping[Any, Any]) -> bool:
@@ -291,7 +302,7 @@ def _setting(item: Item) -> Values:
     value = item.value
     array = None if isinstance(value, Stored) else as_setting(value)
     if array is None:
-        return _packed(item.key, value)
+        return _packed(item.key, item.content)
     # The members of a tuple have keys below the key of the tuple.
     return {VARIABLE_VALUE: (f"{item.key}/{VARIABLE_VALUE}" if array.ndim else item.key, array)}
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.errors import UnsupportedError
 from milepost.foreign.opaque import Name, Opaque
-from milepost.foreign.rebuilt import refusal
+from milepost.foreign.rebuilt import Symbol, refusal
 from milepost.foreign.stored import Stored
+from milepost.foreign.torch_tensors import strides_of
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.plain_state.encoding import TEXT, pack
+from milepost.plain_state.encoding import DEEPEST, pack
+from milepost.plain_state.enums import member_of_value
+from milepost.plain_state.kinds import OfKind
+
+_DEQUE: Final = Name("collections", "deque")
+_AS_KEYS: Final = (Stored, Symbol)
+"""What may be a key of a dict in plain state, and only files have."""
 
 
 def packed(value: Any, key: str, kind: str) -> dict[str, Array | Stored]:
@@ -33,28 +39,64 @@ def packed(value: Any, key: str, kind: str) -> dict[str, Array | Stored]:
         UnsupportedError: Something in it is not plain state.
     """
     tensors: dict[int, tuple[Array, Stored]] = {}
-    plain = _with_stand_ins(value, key, tensors)
     entries: dict[str, Array | Stored] = {}
-    names = set()
-    for name, array in pack(plain, key).items():
-        stand_in = tensors.get(_address(array))
-        if stand_in is None:
-            entries[name] = array
-        else:
-            names.add(name)
-            entries[name] = stand_in[1]
-    assert len(names) == len(tensors), "no value of the state is at the address of a stand-in"
-    if kind and names:
-        text = entries[TEXT]
-        assert isinstance(text, np.ndarray), "the text is never a tensor of the file"
-        described = _described(json.loads(text.item()), names, kind)
-        text[()] = json.dumps(described, ensure_ascii=False).encode()
+    for name, array in pack(_Replaced(kind, tensors).of(value, key, 0), key).items():
+        stand_in = tensors.pop(_address(array), None)
+        entries[name] = array if stand_in is None else stand_in[1]
+    assert not tensors, "no value of the state is at the address of a stand-in"
     return entries
 
 
-def _with_stand_ins(value: Any, key: str, tensors: dict[int, tuple[Array, Stored]]) -> Any:
-    """A copy of a value in which each tensor is replaced by an array that takes no memory."""
-    if isinstance(value, Stored):
+class _Replaced:
+    """Copies values, with other objects instead of what only files have.
+
+    Args:
+        kind: As for `packed`.
+        tensors: Gets the arrays that stand for tensors, each with its tensor, by address. They take no memory.
+    """
+
+    def __init__(self, kind: str, tensors: dict[int, tuple[Array, Stored]]) -> None:
+        self._kind = kind
+        self._tensors = tensors
+        self._deques: dict[int, deque[Any] | None] = {}
+
+    def of(self, value: Any, key: str, depth: int) -> Any:
+        """The copy of a value.
+
+        Args:
+            value: The value.
+            key: The key that errors name.
+            depth: How many values it is inside of. What is too deep for plain state is not copied.
+        """
+        if depth > DEEPEST:
+            return value
+        if isinstance(value, Stored):
+            return self._tensor(value, key)
+        if isinstance(value, (Opaque, Name)):
+            return self._object(value, key, depth)
+        if isinstance(value, Symbol):
+            return OfKind(value.kind, value.name)
+        if isinstance(value, Mapping):
+            pairs = [
+                (
+                    self.of(name, key, depth) if isinstance(name, _AS_KEYS) else name,
+                    self.of(each, f"{key}/{name!s:.80}", depth + 1),
+                )
+                for name, each in value.items()
+            ]
+            if isinstance(value, defaultdict):
+                return defaultdict(value.default_factory, pairs)
+            if isinstance(value, Counter):
+                return Counter(dict(pairs))
+            return OrderedDict(pairs) if isinstance(value, OrderedDict) else dict(pairs)
+        if type(value) in (list, tuple):
+            return type(value)(self._members(value, key, depth))
+        return value
+
+    def _members(self, values: Iterable[Any], key: str, depth: int) -> list[Any]:
+        return [self.of(each, f"{key}/{number}", depth + 1) for number, each in enumerate(values)]
+
+    def _tensor(self, value: Stored, key: str) -> Any:
         if value.local != VARIABLE_VALUE:
             raise UnsupportedError(
                 "a tensor of this element type cannot be part of plain state",
@@ -63,33 +105,36 @@ def _with_stand_ins(value: Any, key: str, tensors: dict[int, tuple[Array, Stored
                 remedy="load the file with torch.load, convert the tensor, and save it again",
             )
         array = np.broadcast_to(np.zeros((), value.spec.dtype.numpy), value.spec.shape)
-        tensors[_address(array)] = (array, value)
-        return array
-    if isinstance(value, (Opaque, Name)):
-        raise refusal(value).with_context(key=key)
-    if isinstance(value, Mapping):
-        new = [(name, _with_stand_ins(each, f"{key}/{name!s:.80}", tensors)) for name, each in value.items()]
-        if isinstance(value, defaultdict):
-            return defaultdict(value.default_factory, new)
-        if isinstance(value, Counter):
-            return Counter(dict(new))
-        return OrderedDict(new) if isinstance(value, OrderedDict) else dict(new)
-    if type(value) in (list, tuple):
-        return type(value)(_with_stand_ins(each, f"{key}/{number}", tensors) for number, each in enumerate(value))
-    return value
+        self._tensors[_address(array)] = (array, value)
+        if not self._kind:
+            return array
+        strides = strides_of(value)
+        if strides is None:
+            return OfKind(self._kind, array)
+        return OfKind(f"{self._kind}.strided", {"strides": list(strides), "value": array})
+
+    def _object(self, value: Opaque | Name, key: str, depth: int) -> Any:
+        """A deque, or a member of an enumeration that the program has. All other objects are refused."""
+        made: Any = None
+        if isinstance(value, Opaque) and value.state is None and value.entries is None:
+            if value.name == _DEQUE:
+                made = self._deque(value, key, depth)
+            elif len(value.arguments) == 1 and value.items is None:
+                made = member_of_value(value.name.module, value.name.name, value.arguments[0])
+        if made is None:
+            raise refusal(value).with_context(key=key)
+        return made
+
+    def _deque(self, value: Opaque, key: str, depth: int) -> deque[Any] | None:
+        """A deque; None if it holds itself, or was not made as deques are."""
+        if id(value) not in self._deques:
+            self._deques[id(value)] = None  # as long as its members are copied
+            first, most = (*value.arguments, *((), None)[len(value.arguments) :])[:2]
+            if first == () and (most is None or (type(most) is int and most >= 0)):
+                self._deques[id(value)] = deque(self._members(value.items or (), key, depth), most)
+        return self._deques[id(value)]
 
 
 def _address(array: Array) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
-
-
-def _described(text: Any, names: set[str], kind: str) -> Any:
-    """The parsed text, in which arrays of these names are marked as tensors of the kind."""
-    if isinstance(text, list):
-        return [_described(each, names, kind) for each in text]
-    if not isinstance(text, dict):
-        return text
-    if text.get("!") == "array" and text.get("entry") in names:
-        return {"!": kind, "value": text}
-    return {name: _described(each, names, kind) for name, each in text.items()}

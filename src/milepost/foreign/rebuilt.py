@@ -38,21 +38,45 @@ _EMPTY_DICTS: Final = ("collections", "OrderedDict")
 
 
 class Symbol(str):
-    """A device or an element type, by its name."""
+    """A device, an element type or a layout, by its name.
+
+    Attributes:
+        kind: Its registered kind in plain state; empty if it has none.
+    """
 
     __slots__ = ()
+    kind = ""
+
+    @property
+    def name(self) -> str:
+        """Its name without the module."""
+        return self.removeprefix("torch.")
+
+
+class _ElementType(Symbol):
+    """An element type."""
+
+    __slots__ = ()
+    kind = "torch.dtype"
+
+
+class _Device(Symbol):
+    """A device."""
+
+    __slots__ = ()
+    kind = "torch.device"
 
 
 def unreadable(dtype: str) -> Opaque:
     """A placeholder for a tensor of an element type that milepost cannot read. `refusal` of it names the type."""
-    arguments = (TorchStorage("", "uint8", 0), 0, (0,), (1,), None, None, Symbol(f"torch.{dtype}"))
+    arguments = (TorchStorage("", "uint8", 0), 0, (0,), (1,), None, None, _ElementType(f"torch.{dtype}"))
     return Opaque(Name("torch._utils", "_rebuild_tensor_v3"), arguments, sealed=True)
 
 
 def meaning(name: Name) -> Any:
     """What represents a name in a file: a `Symbol` for an element type, and for all others the name itself."""
     if name.module == "torch" and (name.name in DTYPES or name.name in BYTES):
-        return Symbol(f"torch.{name.name}")
+        return _ElementType(f"torch.{name.name}")
     return name
 
 
@@ -154,7 +178,7 @@ def _tensor_v3(
     if not isinstance(storage, TorchStorage) or not isinstance(dtype, Symbol):
         raise TypeError("a tensor without a storage, or without an element type")
     _check_flags(rest[0] if rest else None)
-    return tensor(storage, dtype.removeprefix("torch."), offset, size, stride)
+    return tensor(storage, dtype.name, offset, size, stride)
 
 
 def _check_flags(flags: Any) -> None:
@@ -263,10 +287,10 @@ def _complex(real: Any, imaginary: Any = 0.0) -> complex:
     return complex(real, imaginary)
 
 
-def _device(kind: Any, index: Any = None) -> Symbol:
+def _device(kind: Any, index: Any = None) -> _Device:
     if not isinstance(kind, str) or not (index is None or type(index) is int):
         raise TypeError("no device")
-    return Symbol(kind if index is None else f"{kind}:{index}")
+    return _Device(kind if index is None else f"{kind}:{index}")
 
 
 def _layout(name: Any) -> Symbol:

@@ -95,12 +95,20 @@ class View:
     Attributes:
         storage: The storage.
         offset: The position of the first element, in bytes.
-        strides: Bytes from one element to the next in each dimension; None if the elements follow each other.
+        strides: Bytes from one element to the next in each dimension; None if these are the usual ones, and the elements follow each other.
     """
 
     storage: TorchStorage
     offset: int
     strides: tuple[int, ...] | None
+
+
+def strides_of(stored: Stored) -> tuple[int, ...] | None:
+    """The strides of a tensor in elements, if it had others than new tensors have, and the file is one that has strides."""
+    if not isinstance(stored.place, View) or stored.place.strides is None:
+        return None
+    width = stored.spec.dtype.itemsize if stored.local == VARIABLE_VALUE else BYTES[stored.local]
+    return tuple(step // width for step in stored.place.strides)
 
 
 @functools.cache
@@ -270,15 +278,17 @@ def _layout_of(dtype: str, size: tuple[int, ...], stride: tuple[int, ...]) -> _L
     count = math.prod(size)
     last = sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     spec, local = spec_of(dtype, size)
-    in_order = count == 0 or _is_in_order(size, stride)
-    strides = None if in_order else tuple(step * width for step in stride)
+    usual = count == 0 or _are_usual(size, stride)
+    strides = None if usual else tuple(step * width for step in stride)
     return _Layout(spec, local, (last + 1) * width if count else 0, count * width, strides)
 
 
-def _is_in_order(size: tuple[int, ...], stride: Any) -> bool:
-    expected = 1
-    for length, step in zip(reversed(size), reversed(stride), strict=True):
-        if length != 1 and step != expected:
-            return False
-        expected *= length
-    return True
+def _are_usual(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Whether these are the strides that PyTorch gives to a new tensor. Libraries of linear algebra may round differently with others, also
+    in a dimension of one element."""
+    return stride == usual_strides(size)
+
+
+def usual_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, in elements, of a new tensor of a shape."""
+    return tuple(math.prod(shape[position + 1 :]) for position in range(len(shape)))

@@ -45,7 +45,7 @@ from milepost.graph.adapter import Array
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.frameworks import import_adapters
 from milepost.plain_state.arrays import dtype_name, to_stored
-from milepost.plain_state.kinds import Kind, kinds
+from milepost.plain_state.kinds import Kind, OfKind, kinds
 from milepost.plain_state.kinds import register_kind as register_kind
 from milepost.plain_state.sharing import Sharing
 from milepost.tensor import DType
@@ -148,6 +148,8 @@ class _Encoder:
         return (self._scalar if isinstance(value, np.generic) else self._nested)(value, path, depth)
 
     def _nested(self, value: Any, path: str, depth: int) -> Any:
+        if type(value) is OfKind:
+            return {"!": value.kind, "value": self.encode(value.plain, path, depth)}
         if id(value) in self._open:
             raise self._refusal(
                 "state that holds itself cannot be saved", value, path, "return a copy without the cycle"

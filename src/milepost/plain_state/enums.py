@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from milepost.errors import UnsupportedError
@@ -28,6 +29,23 @@ def _to_plain(member: enum.Enum) -> dict[str, Any]:
     ):
         raise TypeError("it cannot be found by its module, class and name")
     return {"module": kind.__module__, "class": kind.__qualname__, "name": name}
+
+
+def member_of_value(module: str, qualname: str, value: Any) -> enum.Enum | None:
+    """The member of an enumeration that has a value; None if the program has no such enumeration, or it has no such member.
+
+    No code of the enumeration runs.
+
+    Args:
+        module: The module of its class.
+        qualname: The name of its class.
+        value: A number or text.
+    """
+    kind = _class_of(module, qualname)
+    if not isinstance(kind, enum.EnumType) or type(value) not in (int, str, float, bool):
+        return None
+    found: Iterable[enum.Enum] = kind.__members__.values()
+    return next((each for each in found if type(each._value_) is type(value) and each._value_ == value), None)
 
 
 def _class_of(module: str, qualname: str) -> Any:

@@ -17,6 +17,21 @@ class Kind(NamedTuple):
     mutable: bool
 
 
+class OfKind:
+    """Stands for a value of a registered kind in a state that is encoded. The library of the kind need not be imported.
+
+    Args:
+        kind: The name of the kind.
+        plain: What ``to_plain`` of the kind returns for the value.
+    """
+
+    __slots__ = ("kind", "plain")
+
+    def __init__(self, kind: str, plain: Any) -> None:
+        self.kind = kind
+        self.plain = plain
+
+
 kinds: Final[dict[str, Kind]] = registry({})
 """The kinds by their name in files. The last that was registered is asked first."""
 overlaps: Final[dict[str, Callable[[Sequence[Any]], Mapping[int, Any]]]] = registry({})

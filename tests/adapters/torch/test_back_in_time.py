@@ -521,6 +521,18 @@ def test_what_steps_have_added_to_a_group_is_removed(tmp_path, optimizer, kind, 
     assert steps(net, optimizer) == losses
 
 
+def test_what_steps_have_added_to_a_group_is_removed_also_if_they_made_no_other_state(tmp_path):
+    net, _ = made()
+    optimizer = Counting(net.parameters(), 0.1)
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    saved = str(optimizer.state_dict())
+    losses = steps(net, optimizer)
+    checkpoint.read(path).assert_consumed()
+    assert str(optimizer.state_dict()) == saved
+    assert steps(net, optimizer) == losses
+
+
 def test_what_the_program_has_put_into_a_group_before_the_first_step_stays(tmp_path):
     net, optimizer = made()
     path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from milepost.adapters.optimizer_settings import STRIDES
 from milepost.adapters.torch.hints import PLAIN
-from milepost.adapters.torch.layouts import STRIDES
 from milepost.adapters.torch.leaves import GRADIENT
 from milepost.adapters.torch.local_shards import (
     held_of,

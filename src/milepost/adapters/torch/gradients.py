@@ -27,6 +27,8 @@ class _Mark(NamedTuple):
 
 
 _used: Final[weakref.WeakKeyDictionary[Any, list[_Mark | None]]] = weakref.WeakKeyDictionary()
+_stepped: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+"""The optimizers for which the hook has run."""
 
 
 def mark_as_used(optimizer: Any) -> None:
@@ -36,6 +38,11 @@ def mark_as_used(optimizer: Any) -> None:
     _used[optimizer] = _marks(optimizer)
     if _after_step not in optimizer._optimizer_step_post_hooks.values():
         optimizer.register_step_post_hook(_after_step)
+
+
+def has_stepped(optimizer: Any) -> bool:
+    """Whether an optimizer has made a step: it has state, or made the step when the hook was installed."""
+    return bool(getattr(optimizer, "state", None)) or optimizer in _stepped
 
 
 def is_watched(optimizer: Any) -> bool:
@@ -83,4 +90,5 @@ def _marks(optimizer: Any) -> list[_Mark | None]:
 
 def _after_step(optimizer: Any, arguments: Any, keywords: Any) -> None:
     if not torch.compiler.is_compiling():
+        _stepped.add(optimizer)
         _used[optimizer] = _marks(optimizer)

@@ -16,11 +16,11 @@ from typing import Final
 import numpy as np
 import torch
 
+from milepost.adapters.optimizer_settings import STRIDES
 from milepost.adapters.torch.hints import keep_hint
 from milepost.errors import CorruptCheckpointError
 from milepost.graph.adapter import Array
 
-STRIDES: Final = "strides"
 _MOST_UNUSED: Final = 4
 """A tensor with gaps may take this many times the memory of its elements. If it would take more, it is made without gaps."""
 

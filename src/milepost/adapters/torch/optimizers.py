@@ -27,13 +27,13 @@ from typing import Any, Final
 
 import torch
 
-from milepost.adapters.optimizer_settings import NO_STATE
+from milepost.adapters.optimizer_settings import NO_STATE, STRIDES
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
 from milepost.adapters.torch.first_state import state_of_first_step
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
 from milepost.adapters.torch.hints import PLAIN, keep_hint
 from milepost.adapters.torch.in_place import into
-from milepost.adapters.torch.layouts import STRIDES, is_made_alike, keep_layout, unlike_layout
+from milepost.adapters.torch.layouts import is_made_alike, keep_layout, unlike_layout
 from milepost.adapters.torch.leaves import GRADIENT, is_leaf_with_gradient, keep_gradient
 from milepost.adapters.torch.local_shards import home_of_shard, is_dtensor, new_dtensor
 from milepost.adapters.torch.memory import saved_dtype, stored_as

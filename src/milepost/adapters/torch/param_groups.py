@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE, as_setting
+from milepost.adapters.torch.gradients import has_stepped
 from milepost.adapters.torch.in_place import into
 from milepost.adapters.torch.late_groups import watch_groups
 from milepost.adapters.torch.plain_tensors import is_plain
@@ -137,9 +138,7 @@ class ParamGroupAdapter(Adapter):
 
     def removable_slots(self, obj: ParamGroup, saved: Collection[str]) -> Iterable[tuple[Any, str]]:
         optimizer: Any = obj.optimizer()
-        if not getattr(
-            optimizer, "state", None
-        ):  # it has made no step, so all that is in the group is the program's choice
+        if not has_stepped(optimizer):  # all that is in the group is the program's choice
             return
         stay = NO_STATE | _OF_SCHEDULERS | getattr(optimizer, "defaults", {}).keys() | set(saved)
         for name in optimizer.param_groups[obj.position]:

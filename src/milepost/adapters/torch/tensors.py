@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from milepost.adapters.optimizer_settings import STRIDES
 from milepost.adapters.torch.hints import PLAIN, hints_of
-from milepost.adapters.torch.layouts import STRIDES, empty_with_strides, strides_to_save
+from milepost.adapters.torch.layouts import empty_with_strides, strides_to_save
 from milepost.adapters.torch.leaves import GRADIENT, before_gradient, gradient_to_save, set_gradient
 from milepost.adapters.torch.local_shards import ORDINARY
 from milepost.adapters.torch.memory import (

@@ -1,0 +1,124 @@
+"""State of optimizers in files of torch.save that is more than plain tensors, numbers and text."""
+
+import collections
+import enum
+
+import pytest
+
+import milepost
+from milepost import UnsupportedError
+
+torch = pytest.importorskip("torch")
+nn = pytest.importorskip("torch.nn")
+
+
+class Norm(enum.IntEnum):
+    ROWS = 0
+    COLUMNS = 1
+
+
+class Projector:
+    def __init__(self):
+        self.basis = torch.ones(2)
+
+
+class Keeping(torch.optim.SGD):  # type: ignore[name-defined]
+    """Has some state for each parameter, and some hyperparameters, that the test names."""
+
+    def __init__(self, params, state=None, **settings):
+        super().__init__(params, lr=0.1)
+        self.param_groups[0].update(settings)
+        for parameter in self.param_groups[0]["params"] if state is not None else ():
+            self.state[parameter]["kept"] = state
+
+
+def restored(directory, live=(), **saved):
+    """A new optimizer with what a file has of another one, whose parameter is of shape (3, 2)."""
+    first, second = (torch.nn.Linear(2, 3, bias=False) for _ in range(2))
+    optimizer, other = Keeping(first.parameters(), **saved), Keeping(second.parameters(), **dict(live))
+    torch.save({"net": first.state_dict(), "optimizer": optimizer.state_dict()}, directory / "it.pt")
+    milepost.Checkpoint(net=second, optimizer=other).read(str(directory / "it.pt")).assert_consumed()
+    return other.param_groups[0], other.state[second.weight].get("kept")
+
+
+@pytest.mark.parametrize("value", [torch.bfloat16, torch.device("cpu"), [torch.int8, {"on": torch.device("meta")}]])
+def test_element_types_and_devices_are_hyperparameters(tmp_path, value):
+    group, _ = restored(tmp_path, kind=value)
+    assert group["kind"] == value
+
+
+def test_a_member_of_an_enumeration_of_the_program_is_found(tmp_path):
+    group, kept = restored(tmp_path, {"norm": Norm.ROWS}, norm=Norm.COLUMNS, state=[Norm.ROWS])
+    assert group["norm"] is Norm.COLUMNS
+    assert kept == [Norm.ROWS]
+
+
+def test_an_enumeration_that_the_program_lacks_is_refused(tmp_path, monkeypatch):
+    net = torch.nn.Linear(2, 3)
+    optimizer = Keeping(net.parameters(), norm=Norm.COLUMNS)
+    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "it.pt")
+    monkeypatch.delitem(globals(), "Norm")
+    with pytest.raises(UnsupportedError, match="Norm"):
+        milepost.Checkpoint(net=net, optimizer=optimizer).read(str(tmp_path / "it.pt"))
+
+
+@pytest.mark.parametrize("most", [None, 2])
+def test_a_deque_stays_one(tmp_path, most):
+    _, kept = restored(tmp_path, state=collections.deque([torch.ones(2), torch.zeros(3), 5], most))
+    assert isinstance(kept, collections.deque)
+    assert kept.maxlen == most
+    assert str(list(kept)) == str([torch.ones(2), torch.zeros(3), 5][-(most or 3) :])
+
+
+def test_a_deque_that_holds_itself_is_refused(tmp_path):
+    endless = collections.deque([torch.ones(2)])
+    endless.append(endless)
+    with pytest.raises(UnsupportedError):
+        restored(tmp_path, state=endless)
+
+
+def doubled(levels):
+    inner = collections.deque([1])
+    for _ in range(levels):
+        inner = collections.deque([inner, inner])
+    return inner
+
+
+def test_one_deque_in_several_places_is_one_again(tmp_path):
+    _, kept = restored(tmp_path, state=doubled(3))
+    assert kept[0] is kept[1]
+
+
+def test_deques_that_double_with_each_level_are_refused_at_once(tmp_path):
+    with pytest.raises(UnsupportedError, match="many references"):
+        restored(tmp_path, state=doubled(40))
+
+
+def test_an_object_that_holds_tensors_is_refused_and_nothing_changes(tmp_path):
+    with pytest.raises(UnsupportedError, match="Projector"):
+        restored(tmp_path, state=Projector())
+
+
+def test_a_dict_whose_keys_are_tensors_has_them(tmp_path):
+    group, _ = restored(tmp_path, per_tensor={torch.arange(3): 4})
+    assert [(key.tolist(), value) for key, value in group["per_tensor"].items()] == [([0, 1, 2], 4)]
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (4, 3), (1, 3)])
+@pytest.mark.parametrize("place", ["tensor", "list"])
+def test_tensors_have_the_strides_that_they_had(tmp_path, place, shape):
+    tensor = torch.arange(float(shape[0] * shape[1])).reshape(*shape[::-1]).T
+    assert tensor.stride() != torch.empty(shape).stride()
+    _, kept = restored(tmp_path, state=tensor if place == "tensor" else [tensor])
+    kept = kept if place == "tensor" else kept[0]
+    assert kept.stride() == tensor.stride()
+    assert torch.equal(kept, tensor)
+
+
+def test_moments_of_a_parameter_of_other_strides_have_their_own(tmp_path):
+    first, second = (torch.nn.Parameter(torch.ones(3, 2).T) for _ in range(2))
+    optimizer, other = Keeping([first], state=torch.ones(2, 3)), Keeping([second])
+    torch.save({"weight": first.detach(), "optimizer": optimizer.state_dict()}, tmp_path / "it.pt")
+    milepost.Checkpoint(weight=second, optimizer=other).read(str(tmp_path / "it.pt")).assert_consumed()
+    assert other.state[second]["kept"].stride() == (3, 1)
+    assert second.stride() == (1, 2)

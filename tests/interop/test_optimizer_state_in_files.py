@@ -22,6 +22,42 @@ class Projector:
         self.basis = torch.ones(2)
 
 
+class InParts(torch.Tensor):  # type: ignore[name-defined]
+    """Numbers as eight bits and a scale."""
+
+    @staticmethod
+    def __new__(cls, codes, scale):
+        return torch.Tensor._make_wrapper_subclass(cls, codes.shape)
+
+    def __init__(self, codes, scale):
+        self.codes, self.scale = codes, scale
+
+    def __tensor_flatten__(self):
+        return ["codes", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, parts, context, size, stride):
+        return cls(parts["codes"], parts["scale"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.detach.default:
+            return cls(args[0].codes, args[0].scale)
+        return func(*[each.codes * each.scale if isinstance(each, cls) else each for each in args], **(kwargs or {}))
+
+
+class Compressing(torch.optim.SGD):  # type: ignore[name-defined]
+    """Keeps the sum of its gradients in eight bits."""
+
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]:
+            before = self.state[parameter].get("sum")
+            total = parameter.grad if before is None else before.codes * before.scale + parameter.grad
+            scale = total.abs().max().reshape(1) / 100
+            self.state[parameter]["sum"] = InParts((total / scale).nan_to_num().to(torch.int8), scale)
+        super().step(closure)
+
+
 class Keeping(torch.optim.SGD):  # type: ignore[name-defined]
     """Has some state for each parameter, and some hyperparameters, that the test names."""
 
@@ -122,3 +158,27 @@ def test_moments_of_a_parameter_of_other_strides_have_their_own(tmp_path):
     milepost.Checkpoint(weight=second, optimizer=other).read(str(tmp_path / "it.pt")).assert_consumed()
     assert other.state[second]["kept"].stride() == (3, 1)
     assert second.stride() == (1, 2)
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_tensors_that_consist_of_others_are_restored(tmp_path, steps):
+    def made(count):
+        net = torch.nn.Linear(2, 3, bias=False)
+        optimizer = Compressing(net.parameters(), lr=0.1)
+        for _ in range(count):
+            net(torch.ones(1, 2)).square().sum().backward()
+            optimizer.step()
+        return net, optimizer
+
+    (net, optimizer), (other, fresh) = made(3), made(steps)
+    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "it.pt")
+    milepost.Checkpoint(net=other, optimizer=fresh).read(str(tmp_path / "it.pt")).assert_consumed()
+    expected, found = optimizer.state[net.weight]["sum"], fresh.state[other.weight]["sum"]
+    assert type(found) is InParts
+    assert torch.equal(found.codes, expected.codes)
+    assert torch.equal(found.scale, expected.scale)
+
+
+def test_a_tensor_that_consists_of_others_is_refused_where_the_optimizer_has_none(tmp_path):
+    with pytest.raises(milepost.MismatchError, match="special class"):
+        restored(tmp_path, state=InParts(torch.ones(3, 2, dtype=torch.int8), torch.ones(1)))

@@ -28,6 +28,7 @@ from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item, levels
 from milepost.foreign.packed import packed
+from milepost.foreign.rebuilt import is_composed
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import strides_of, usual_strides
 from milepost.graph.keys import VARIABLE_VALUE
@@ -154,6 +155,12 @@ class OptimizerState:
             strides = _strides(item.value, parameter)
             extra = {} if strides is None else {STRIDES: (f"{item.key}/{STRIDES}", np.array(strides, np.int64))}
             return {item.value.local: (item.key, item.value), **extra}
+        if item.opaque is not None and is_composed(item.opaque):
+            return {
+                part: (child.key, child.value)
+                for part, child in item.children.items()
+                if isinstance(child.value, Stored)
+            }
         if name in _NOW_TENSORS and self._steps_are_tensors and type(item.value) in (int, float):
             # The present optimizers of PyTorch need tensors here.
             return {VARIABLE_VALUE: (item.key, np.array(item.value, np.float32))}

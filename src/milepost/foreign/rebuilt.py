@@ -35,6 +35,9 @@ _TENSORS: Final = ("torch._utils", "_rebuild_tensor_v2")
 _WITHOUT_FLAGS: Final = 6
 """The arguments of a tensor that is stored as it is: its storage, offset, shape and strides, whether it needs a gradient, and its hooks."""
 _EMPTY_DICTS: Final = ("collections", "OrderedDict")
+_COMPOSED: Final = "_rebuild_wrapper_subclass"
+_DATA: Final = "data"
+"""The attribute of a tensor of another class that holds the tensor as one of PyTorch's own class."""
 
 
 class Symbol(str):
@@ -161,6 +164,12 @@ def refusal(value: Opaque | Name) -> UnsupportedError:
     return needs_code(value)
 
 
+def is_composed(value: Opaque) -> bool:
+    """Whether this is a tensor of a class of a library that consists of other tensors, which are in its attributes."""
+    data = value.state.get(_DATA) if isinstance(value.state, dict) else None
+    return isinstance(data, Opaque) and data.name.name == _COMPOSED
+
+
 def _refused(name: Name) -> str | None:
     return _REFUSED.get(name.name) if name.module in ("torch._utils", "torch._tensor") else None
 
@@ -205,7 +214,7 @@ def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     data = call(function, arguments)
     if isinstance(kind, Name) and kind.module.partition(".")[0] != "torch":
         attributes = state if isinstance(state, dict) else {}
-        return Opaque(kind, (), {"data": data, **attributes})
+        return Opaque(kind, (), {_DATA: data, **attributes})
     return data
 
 
@@ -331,7 +340,7 @@ _REFUSED: Final = {
     "_rebuild_qtensor": "a quantised tensor",
     "_rebuild_nested_tensor": "a nested tensor",
     "_rebuild_meta_tensor_no_storage": "a tensor of the meta device, which has no values",
-    "_rebuild_wrapper_subclass": "a tensor that consists of others, such as a DTensor",
+    _COMPOSED: "a tensor that consists of others, such as a DTensor",
     "_rebuild_device_tensor_from_numpy": "a tensor of a device that is stored as an array",
     "_rebuild_device_tensor_from_cpu_tensor": "a tensor of a device that is stored as a tensor of the CPU",
 }

@@ -43,7 +43,10 @@ def before_the_first_step(directory):
 
 def held(optimizer):
     """The state as it is: the tensors themselves, in their order."""
-    return [(id(each), [(name, id(value)) for name, value in state.items()]) for each, state in optimizer.state.items()]
+    return [
+        (id(each), [(name, id(value)) for name, value in state.items()] if isinstance(state, dict) else state)
+        for each, state in optimizer.state.items()
+    ]
 
 
 def test_state_that_was_not_saved_is_removed(tmp_path):
@@ -179,6 +182,34 @@ def test_state_is_put_back_if_the_restore_fails(tmp_path, monkeypatch):
         checkpoint.read(path)
     assert held(optimizer) == before
     assert [id(state) for state in optimizer.state.values()] == inside
+
+
+def test_state_of_some_parameters_is_put_back_in_its_order_if_the_restore_fails(tmp_path, monkeypatch):
+    net, optimizer = made()
+    net[0].requires_grad_(False)
+    steps(net, optimizer)
+    path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")
+    net, optimizer = made()
+    optimizer.state["common"] = 1
+    steps(net, optimizer)
+    before = held(optimizer)
+    monkeypatch.setattr(restoration.Restoration, "_remember", lambda *arguments: 1 / 0)
+    with pytest.raises(milepost.RefusedError):
+        milepost.Checkpoint(net=net, optimizer=optimizer).read(path)
+    assert held(optimizer) == before
+
+
+def test_common_state_is_put_back_in_its_order_if_the_restore_fails(tmp_path, monkeypatch):
+    net, optimizer = made()
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    optimizer.state.update(first=1, second=2)
+    path = checkpoint.write(tmp_path / "c")
+    optimizer.state.clear()
+    optimizer.state.update(other=3, second=4, first=5)
+    monkeypatch.setattr(restoration.Restoration, "_remember", lambda *arguments: 1 / 0)
+    with pytest.raises(milepost.RefusedError):
+        checkpoint.read(path)
+    assert list(optimizer.state.items()) == [("other", 3), ("second", 4), ("first", 5)]
 
 
 def test_a_newer_restore_without_state_ends_the_wait_for_that_of_an_older_one(tmp_path):

@@ -58,6 +58,8 @@ _SAVED_WHOLE: Final = "saved whole"
 """The key of the view that records whether the state of an optimizer had to be saved as a whole when it was last examined."""
 _FIRST_STATE: Final = "state of the first step"
 """The key of the view that holds the rest of the state that was made for the newest parameter."""
+_ORDER: Final = "order"
+"""The key of the view that `_order` returns."""
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
 _HINTS: Final = frozenset({STRIDES, GRADIENT, PLAIN})
 _PLAIN: Final = torch.optim.Optimizer
@@ -235,16 +237,16 @@ class OptimizerAdapter(Adapter):
     def before_make_slot(self, obj: Any, variable: Any, name: str) -> Callable[[], object]:
         obj = unwrapped(obj)
         if variable is None:
-            return partial(obj.state.update, _common_state(obj))
+            return partial(_put_back, obj, _common_state(obj))
         if variable not in obj.state or name not in obj.state[variable]:
             return lambda: self.drop_slot(obj, variable, name)
         state = obj.state[variable]
         former = dict(state)
 
         def put_back() -> None:
-            obj.state[variable] = state
             state.clear()
             state.update(former)
+            _put_back(obj, {variable: state})
 
         return put_back
 
@@ -252,6 +254,7 @@ class OptimizerAdapter(Adapter):
         obj = unwrapped(obj)
         if STATE_DICT in saved or _is_saved_whole(obj):
             return
+        _order(obj)[:] = map(id, obj.state)
         for parameter, state in obj.state.items():
             if isinstance(parameter, torch.Tensor):
                 for name in state:
@@ -390,10 +393,25 @@ def _common_state(optimizer: Any) -> dict[Any, Any]:
     return {key: value for key, value in optimizer.state.items() if not isinstance(key, torch.Tensor)}
 
 
+def _order(optimizer: Any) -> list[int]:
+    """The identities of the keys of the state of an optimizer, in their order when a restore began to look for what it removes."""
+    return view_of(optimizer, _ORDER, list)
+
+
+def _put_back(optimizer: Any, entries: Mapping[Any, Any]) -> None:
+    """Puts entries back into the state of an optimizer, in the order in which they were there."""
+    state, is_gone = optimizer.state, not entries.keys() <= optimizer.state.keys()
+    state.update(entries)
+    if is_gone:
+        places = {key: place for place, key in enumerate(_order(optimizer))}
+        ordered = sorted(state.items(), key=lambda entry: places.get(id(entry[0]), len(places)))
+        state.clear()
+        state.update(ordered)
+
+
 def _set_common_state(optimizer: Any, state: Any) -> None:
     for key in _common_state(optimizer):
-        if key not in state:
-            del optimizer.state[key]
+        del optimizer.state[key]
     optimizer.state.update(state)
 
 

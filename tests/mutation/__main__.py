@@ -8,9 +8,9 @@ its line, in a copy of the project. Printed are the changes that no test noticed
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import queue
-import random
 import time
 import tomllib
 from collections import Counter
@@ -29,6 +29,9 @@ _TELL_AFTER: Final = 25
 _SAME: Final = Path(__file__).parent / "same.toml"
 _Known = dict[tuple[str, str, str], str]
 """The reasons why changes change no behaviour, by source, line and change."""
+
+_Found = tuple[str, str, Change]
+"""A source, a line of it, and a change."""
 
 
 def _sources(wanted: Sequence[str]) -> list[str]:
@@ -50,6 +53,17 @@ def _files_of_tests(folders: Sequence[str]) -> list[str]:
 def _known() -> _Known:
     listed = tomllib.loads(_SAME.read_text(encoding="utf-8")).get("change", [])
     return {(each["source"], each["line"], each["change"]): each["reason"] for each in listed}
+
+
+def _sample(every: Sequence[_Found], seed: int, count: int) -> list[_Found]:
+    """The changes that are tried. A change of one source leaves those of the others in it."""
+    times: Counter[str] = Counter()
+    places: list[tuple[bytes, _Found]] = []
+    for each in every:
+        text = "\n".join(map(str, each[:2])) + f"\n{each[2]}"
+        times[text] += 1
+        places.append((hashlib.sha256(f"{seed} {times[text]} {text}".encode()).digest(), each))
+    return [each for _, each in sorted(places)[:count]]
 
 
 class _Trials:
@@ -93,7 +107,7 @@ def main() -> int:
     )
     parser.add_argument("--count", type=int, default=500, help="how many changes are tried")
     parser.add_argument("--seed", type=int, default=1, help="another one gives another sample")
-    parser.add_argument("--limit", type=float, default=60, help="the seconds that the tests of one change may take")
+    parser.add_argument("--limit", type=float, default=20, help="the seconds that the tests of one change may take")
     parser.add_argument("--workers", type=int, default=2, help="how many changes are tried at a time")
     parser.add_argument("--tests", nargs="*", default=["tests"], help="files and folders of tests")
     parser.add_argument("--line", type=int, help="try only changes of this line")
@@ -109,12 +123,14 @@ def main() -> int:
         if not options.sources:
             print(f"{_SAME.name} has a change that is not possible any more: {source}: {line}: {change}")
     every = [each for each in every if options.line in (None, each[2].line)]
-    sample = random.Random(options.seed).sample(every, min(options.count, len(every)))
+    sample = _sample(every, options.seed, options.count)
     to_try = [each for each in sample if (each[0], each[1], str(each[2])) not in known]
     begun = time.monotonic()
     with ExitStack() as stack:
         copies = [stack.enter_context(Copy()) for _ in range(options.workers)]
         covered = covering(copies[0].tree, cache, _files_of_tests(options.tests), options.workers)
+        for each in copies:
+            each.warm_up(covered)
         run = _Trials(copies, covered, options.limit)
         print(
             f"trying {len(to_try)} of {len(every):,} changes; {len(sample) - len(to_try)} of the sample change no behaviour"

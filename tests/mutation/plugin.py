@@ -11,12 +11,20 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.mutation import warm
+
 CHOSEN = "MILEPOST_CHOSEN_TESTS"
 """The variable of the environment that names a file with the tests to run, a line for each."""
 
+_SERVES = warm.PIPES in os.environ
+
+
+def _measures() -> bool:
+    return CHOSEN not in os.environ and not _SERVES
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    if CHOSEN in os.environ:
+    if not _measures():
         # a failure is enough, and need not be made small
         hypothesis.settings.register_profile(
             "mutants",
@@ -34,9 +42,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items[:] = sorted((item for item in items if item.nodeid in places), key=lambda item: places[item.nodeid])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    if _SERVES:
+        warm.serve(session)
+    return _SERVES or None
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    if CHOSEN not in os.environ:
+    if _measures():
         import coverage
 
         measuring = coverage.Coverage.current()
@@ -51,7 +66,7 @@ _failed: set[str] = set()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if CHOSEN in os.environ or hasattr(report, "node"):  # a process of pytest-xdist tells it itself
+    if not _measures() or hasattr(report, "node"):  # a process of pytest-xdist tells it itself
         return
     test = report.nodeid
     _taken[test] = _taken.get(test, 0.0) + report.duration

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Self
 from tests.mutation.changes import Change
 from tests.mutation.covering import Covering, environment_of
 from tests.mutation.plugin import CHOSEN
+from tests.mutation.warm import Warm
 
 ROOT: Final = Path(__file__).parents[2]
 _NOT_COPIED: Final = (
@@ -79,6 +80,9 @@ class Copy:
     _times = itertools.count(1)
 
     def __init__(self) -> None:
+        self._warm: Warm | None = None
+        self._passing: set[str] = set()
+        self._failing: set[str] = set()
         self.folder = Path(tempfile.mkdtemp(prefix="milepost-mutants-"))
         self.tree = self.folder / "tree"
         shutil.copytree(ROOT, self.tree, ignore=shutil.ignore_patterns(*_NOT_COPIED), symlinks=True)
@@ -87,11 +91,19 @@ class Copy:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if self._warm is not None:
+            self._warm.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def source(self, name: str) -> Path:
         """The copy of a source."""
         return self.tree / "src" / "milepost" / name
+
+    def warm_up(self, covered: Covering) -> None:
+        """Starts a process in which changes inside functions are tried faster."""
+        environment = {**environment_of(self.tree), "TMPDIR": str(self.folder)}
+        files = sorted({test.partition("::")[0] for test in covered.seconds})
+        self._warm = Warm(self.tree, files, environment, self.folder, covered.seconds)
 
     def try_change(self, name: str, change: Change, tests: Sequence[str], seconds: float) -> Outcome:
         """Runs tests with a change.
@@ -106,9 +118,25 @@ class Copy:
         before = path.read_bytes()
         try:
             self._write(path, change.applied_to(before))
+            while self._warm is not None and not change.is_import_time:
+                result = self._warm.run([test for test in tests if test not in self._failing], path, change.line)
+                if not result.is_tried:
+                    break
+                if not result.has_failed:
+                    return Outcome.SURVIVED
+                self._write(path, before)
+                if self._passes(self._warm, result.test):
+                    return Outcome.TOOK_TOO_LONG if result.is_late else Outcome.NOTICED
+                self._write(path, change.applied_to(before))
             return self._run(tests, _START + _SLOWER * seconds)
         finally:
             self._write(path, before)
+
+    def _passes(self, warm: Warm, test: str) -> bool:
+        """Whether a test passes without a change in a process that is started already. Some only pass in one of their own."""
+        if test not in self._passing | self._failing:
+            (self._failing if warm.run([test]).has_failed else self._passing).add(test)
+        return test in self._passing
 
     def _write(self, path: Path, data: bytes) -> None:
         path.write_bytes(data)

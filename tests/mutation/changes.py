@@ -39,6 +39,8 @@ _LONGEST_TEXT: Final = 24
 _TEXTS_FOR_PEOPLE: Final = ("Error", "Warning", "warn", "TypeVar", "NewType", "Omission", "Omitted")
 """How the names of calls end whose texts are for people, or for type checkers."""
 
+_WITHOUT_BEHAVIOUR: Final = ("strict", "what")
+"""Keywords whose values are checks of `zip` that never fail, and texts for people."""
 _SYMMETRIC: Final = ("max", "min", "array_equal")
 """Functions whose arguments have no order."""
 
@@ -251,7 +253,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Return(self, node: ast.Return) -> None:
         value = node.value
-        if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+        if value is not None and not (isinstance(value, ast.Constant) and value.value in (None, False)):
             self._add(value, ast.Constant(None))
         self.generic_visit(node)
 
@@ -265,7 +267,8 @@ class _Finder(ast.NodeVisitor):
             and not any(isinstance(each, ast.Starred) for each in node.args[:2])
         ):
             self._changed(node, args=[node.args[1], node.args[0], *node.args[2:]])
-        self.generic_visit(node)
+        for each in (node.func, *node.args, *(each for each in node.keywords if each.arg not in _WITHOUT_BEHAVIOUR)):
+            self.visit(each)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Has no places of its parts in Python 3.11."""

@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.mutation.plugin import SETTINGS
+
 PACKAGES: Final = ("graph", "engine", "deferred", "bundle")
 _PHASE: Final = re.compile(r" \((setup|call|teardown)\)$")
 
@@ -89,17 +91,16 @@ def _digest(*paths: Path) -> str:
 def _measure(tree: Path, cache: Path, files: Sequence[str], sources: str, workers: int) -> None:
     import coverage  # the only environment that has it is this one's
 
-    settings = tree / "coverage.ini"
+    settings = tree / SETTINGS
     settings.write_text(
         textwrap.dedent(
-            """\
+            f"""\
             [run]
-            source = src/milepost
-            relative_files = true
+            source = {tree / "src/milepost"}
             parallel = true
             core = ctrace
-            data_file = lines/of
-            context = ${PYTEST_CURRENT_TEST-}
+            data_file = {tree / "lines/of"}
+            context = ${{PYTEST_CURRENT_TEST-}}
             patch =
                 subprocess
                 _exit

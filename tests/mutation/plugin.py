@@ -16,6 +16,8 @@ from tests.mutation import warm
 CHOSEN = "MILEPOST_CHOSEN_TESTS"
 """The variable of the environment that names a file with the tests to run, a line for each."""
 
+SETTINGS = "coverage.ini"
+"""The file with the settings of coverage, in a copy of the project."""
 _SERVES = warm.PIPES in os.environ
 
 
@@ -24,7 +26,11 @@ def _measures() -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not _measures():
+    if _measures():
+        # processes that a test starts read these settings, which name the test, and not those of this process
+        if os.environ.pop("COVERAGE_PROCESS_CONFIG", None) is not None:
+            os.environ["COVERAGE_PROCESS_START"] = str(Path(SETTINGS).absolute())
+    else:
         # a failure is enough, and need not be made small
         hypothesis.settings.register_profile(
             "mutants",

@@ -31,6 +31,8 @@ def found(source: str) -> set[str]:
         ("x = 'a text for people, which is long'", set()),
         ("f(a, b)", {"f(b, a)", "pass"}),
         ("max(a, b)", {"pass"}),
+        ("x = f(a, strict=True)", set()),
+        ("def f():\n    return False", {"def f():\n    return True"}),
         ("if a:\n    f()", {"if (not a):\n    f()", "if a:\n    pass"}),
         ("def f(a=1):\n    return a", {"def f(a=2):\n    return a", "def f(a=1):\n    return None"}),
         ("for a in b:\n    break", {"for a in b:\n    continue"}),

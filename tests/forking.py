@@ -90,6 +90,8 @@ def become(request: Request) -> None:
     """Runs a program as ``python`` would, in the module ``__main__``."""
     os.chdir(request.directory)
     os.environ.update(request.late)
+    if "coverage" in sys.modules:  # which test ran which lines is measured
+        sys.modules["coverage"].Coverage.current().switch_context(request.late["PYTEST_CURRENT_TEST"])
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()  # as on import; Python's own generator does so by itself
     kind, *others = request.arguments

@@ -171,7 +171,8 @@ class Program:
             output = stdout if isinstance(stdout, int) else stdout.fileno()
         opened.append(os.open(os.devnull, os.O_RDONLY))
         try:
-            request = Request([os.fspath(each) for each in arguments], os.fspath(directory), dict(late or {}))
+            late = {"PYTEST_CURRENT_TEST": os.environ.get("PYTEST_CURRENT_TEST", ""), **(late or {})}
+            request = Request([os.fspath(each) for each in arguments], os.fspath(directory), late)
             forker.send(request, [opened[-1], output, stderr.fileno(), write])
         finally:
             for each in opened:

@@ -92,3 +92,9 @@ def test_what_matches_already_stays_where_it_is():
     left = entries({"a": "3", "b": "4", "c": "5", "d": "6"}, {"m/a": "3", "m/b": "4", "m/c": "5", "m/d": "6"})
     matched = Entry(Outcome.MATCHED, "step/.ATTRIBUTES/VARIABLE_VALUE", saved="int32[]", live="int32[]")
     assert offered([*left, matched]) == "rename={'': 'm', 'step': 'step'}"
+
+
+def test_points_are_offered_if_they_match_as_much_as_another_argument():
+    saved = {"a..b": "2", "net.c": "3"}
+    live = {"a/b": "2", "model/c": "3"}
+    assert offered(entries(saved, live)) == "rename=[('\\\\.\\\\.', '/')]"

@@ -180,3 +180,10 @@ def test_a_module_whose_state_dict_is_not_called_is_named(tmp_path):
         UntrackedWarning, match=r"^m: not saved: an object of type Both is a Module.* its state_dict\(\) is not called"
     ):
         Checkpoint(m=Both()).write(tmp_path / "ckpt")
+
+
+def test_what_is_allowed_is_passed_over_and_the_rest_is_refused(tmp_path):
+    options = CheckpointOptions(allow_unsaved=["m/a"])
+    with pytest.raises(UntrackableError) as caught:
+        Checkpoint(m=module(a=DATES, b=DATES)).write(tmp_path / "ckpt", options)
+    assert caught.value.key == "m/b"

@@ -56,3 +56,7 @@ def test_nothing_is_shown_in_the_first_second(shown):
 def test_the_words_of_each_operation(operation, doing, did):
     assert line(Progress(operation, "ckpt", 0, 2, 1.0)) == f"milepost: {doing} ckpt: 0 bytes of 2 bytes (0%)"
     assert line(Progress(operation, "ckpt", 2, 2, 1.0)) == f"milepost: {did} ckpt: 2 bytes in 1 s"
+
+
+def test_a_bar_leaves_a_long_path_the_rest_of_the_line(shown):
+    assert "saving long/long/long/l...g/long/long/ckpt \x1b[91m━" in shown(80, "long/" * 40 + "ckpt")

@@ -1,6 +1,7 @@
 """Modules, optimizers, and copies of both."""
 
 import copy
+import functools
 import pickle
 
 import numpy as np
@@ -51,3 +52,16 @@ def test_a_property_with_a_setter_works():
     made = Scaled()
     made.scale = Variable(2.0)
     assert made.scale == 2
+
+
+def test_a_cached_property_is_tracked_where_a_subclass_inherits_it():
+    class Base:
+        @functools.cached_property
+        def v(self):
+            return Variable(1.0)
+
+    class Derived(Base, Module):
+        pass
+
+    module = Derived()
+    assert [int(variable) for variable in (module.v, *module.variables)] == [1, 1]

@@ -214,3 +214,27 @@ def test_random_bytes_raise_nothing_but_our_error(data):
         ObjectGraph.deserialize(data)
     except CorruptCheckpointError:
         pass
+
+
+def test_the_inner_nodes_are_those_with_children_slots_or_a_custom_saver():
+    values = (SavedValue("VALUE", "", "x/.ATTRIBUTES/VALUE"),)
+    two = (*values, SavedValue("OTHER", "", "x/.ATTRIBUTES/OTHER"))
+    leaves = [Node(saver="own"), Node(slots=(SlotReference(1, "m", 1),)), Node(values=values), Node(values=two), Node()]
+    edges = tuple(Edge(str(number), number) for number in range(1, 101))
+    graph = ObjectGraph((Node(children=edges), *(each for each in leaves for _ in range(20))))
+    assert ObjectGraph.deserialize(graph.serialize()).inner == graph.inner
+    assert [number for number, _ in graph.inner] == list(range(41))
+
+
+@pytest.mark.parametrize("target", [1, 2, 2**31 - 1])
+def test_an_edge_to_a_node_that_does_not_exist_is_refused(target):
+    whole = decoding.MESSAGES["TrackableObjectGraph"]()
+    whole.nodes.add().children.add(node_id=target, local_name="a")
+    with pytest.raises(CorruptCheckpointError, match="node"):
+        ObjectGraph.deserialize(whole.SerializeToString())
+
+
+def test_a_node_holds_values_if_it_or_a_node_below_it_has_values_slots_or_a_custom_saver():
+    slots = (SlotReference(1, "m", 1),)
+    graph = ObjectGraph((Node(children=(Edge("a", 1), Edge("b", 2))), Node(slots=slots), Node(), Node(saver="own")))
+    assert graph.nodes_with_values() == [True, True, False, True]

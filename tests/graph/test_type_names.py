@@ -44,3 +44,9 @@ def test_arrays_beside_other_objects_in_a_list_of_a_module_have_no_names():
         "x/0/1": "",
         "x/1/0": "numpy.ndarray",
     }
+
+
+def test_a_container_with_other_objects_far_below_has_no_name():
+    assert names(Checkpoint(x=[[[[Variable(1.0)]]]])) == dict.fromkeys(
+        ("x", "x/0", "x/0/0", "x/0/0/0", "x/0/0/0/0"), ""
+    ) | {"": "Checkpoint"}

@@ -173,3 +173,10 @@ def test_dtype_conversion_through_asarray():
     assert np.asarray(Variable([1.0]), np.float64).dtype == np.float64
     with pytest.raises(ValueError, match="copy"):
         np.asarray(Variable([1.0])).__class__ and Variable([1.0]).__array__(np.float64, copy=False)
+
+
+def test_a_number_is_formatted_as_a_number_and_an_array_as_text():
+    number, array = Variable(1.25), Variable([1.0, 2.0])
+    assert f"{number:.1f}" == "1.2"
+    assert (f"{number}", f"{array}") == (str(number), str(array))
+    assert f"{array:>200}" == str(array).rjust(200)

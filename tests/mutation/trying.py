@@ -38,6 +38,8 @@ _START: Final = 20.0
 """Seconds that Python and pytest may take besides the tests."""
 _SLOWER: Final = 4.0
 """How many times as long as before tests may take."""
+_LONG: Final = 5.0
+"""Seconds of a test up to which it is tried early, if it is in the module's own file."""
 _ALL_TESTS_FAILED: Final = (1, 2, 3, 4)
 """The statuses of pytest after tests that failed, and after errors, such as those of a source that cannot be imported."""
 
@@ -190,7 +192,8 @@ def covering_tests(covering: Covering, name: str, source: str, change: Change) -
     """The tests that run what is changed.
 
     A line that runs when its module is imported counts for the tests of the functions that use it: of a function, if it is a default or
-    a decorator; of all functions that name a constant; otherwise of all functions of the module.
+    a decorator; of all functions that name a constant; otherwise of all functions of the module. If it has none, as a module of tables,
+    all tests in the folder of its package count.
     """
     whole = ast.parse(source)
     if not change.is_import_time:
@@ -210,7 +213,8 @@ def covering_tests(covering: Covering, name: str, source: str, change: Change) -
     ]
     lines = [inside.lineno for each in own or users or functions for inside in each.body]
     lines += [inside.lineno for each in users for inside in ast.walk(each) if isinstance(inside, ast.stmt)]
-    return covering.of(name, lines)
+    of_package = f"tests/{name.partition('/')[0]}/"
+    return covering.of(name, lines) or {test for test in covering.seconds if test.startswith(of_package)}
 
 
 def _last_line(statement: ast.stmt) -> int:
@@ -232,7 +236,7 @@ def chosen(covering: Covering, name: str, tests: set[str], limit: float) -> tupl
 
     def place(test: str) -> tuple[bool, float]:
         seconds = covering.seconds[test]
-        return (Path(test.partition("::")[0]).stem != f"test_{stem}" or seconds > 1), seconds
+        return (Path(test.partition("::")[0]).stem != f"test_{stem}" or seconds > _LONG), seconds
 
     taken: list[str] = []
     together = 0.0

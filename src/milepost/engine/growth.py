@@ -335,6 +335,6 @@ def _is_plain(value: Any) -> bool:
             below = list(each)
         else:
             return False
-        values += [member for member in below if type(member) in PLAIN or id(member) not in seen]
+        values += [member for member in below if id(member) not in seen]
         seen.update(map(id, below))
     return True

@@ -45,7 +45,7 @@ class _Prefix(NamedTuple):
         if found is None:
             return None
         parts = iter(found.groups()[:-1])
-        new = re.sub(r"\*", lambda _: next(parts, "*"), self.new)
+        new = re.sub(r"\*", lambda _: next(parts), self.new)
         rest = found[found.lastindex or 0]
         if not dotted:
             new = _DOT.sub("/", new)

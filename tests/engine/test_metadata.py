@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from milepost.engine.metadata import METADATA, Metadata, read_metadata
+from milepost.engine.metadata import Metadata, read_metadata
 from milepost.errors import CorruptCheckpointError
+from milepost.graph.keys import METADATA
 from tests.bundle.bundles import bundle
 
 

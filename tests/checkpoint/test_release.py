@@ -224,3 +224,21 @@ def test_a_name_based_restore_closes_its_files_again_after_a_late_object(prefix,
     live.x = Variable(np.float32(0), name="x")
     assert float(live.x) == 1
     assert open_files(tmp_path) == []
+
+
+def test_a_child_that_two_newer_restores_have_still_leaves_the_oldest_what_it_alone_has(tmp_path):
+    both = Checkpoint(a=Variable(1.0), b=Variable(2.0)).write(tmp_path / "both")
+    one = Checkpoint(a=Variable(3.0)).write(tmp_path / "one")
+    live = Checkpoint()
+    statuses = [live.read(path) for path in (both, one, one)]
+    live.b = Variable(0.0)
+    assert float(live.b) == 2
+    assert len(statuses) == 3
+
+
+def test_an_object_without_values_that_the_program_lacks_keeps_no_file_open(prefix, tmp_path):
+    path = Checkpoint(v=Variable(1.0), m=module(n=Module())).write(prefix)
+    live = Checkpoint(v=Variable(0.0))
+    status = live.read(path)
+    assert open_files(tmp_path) == []
+    status.assert_consumed()

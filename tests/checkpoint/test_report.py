@@ -143,3 +143,12 @@ def test_the_report_of_a_restore_that_is_refused_is_complete(tmp_path):
     assert float(live.a) == 5
     status = live.read(Checkpoint(a=Variable(7.0), b=Variable([0.0, 0.0]), new=Variable(8.0)).write(tmp_path / "good"))
     status.assert_consumed()
+
+
+def test_what_is_missing_is_named_also_after_a_member_that_came_later(prefix):
+    path = Checkpoint(x=[np.zeros(2)], m=module(v=Variable(1.0))).write(prefix)
+    live = Checkpoint(x=[np.zeros(2)], m=module(v=Variable(0.0), w=Variable(0.0)))
+    status = live.read(path)
+    live.x.append(np.ones(3))
+    missing = [entry.key for entry in status.report() if entry.outcome is Outcome.MISSING]
+    assert missing == ["m/w/.ATTRIBUTES/VARIABLE_VALUE"]

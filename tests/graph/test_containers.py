@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from milepost import Checkpoint, Module, NoDependency, UntrackableError, Variable
 from milepost.graph import DictWrapper, ListWrapper, OrderedDictWrapper
+from milepost.graph.containers import find_trackable
 
 
 class Point(NamedTuple):
@@ -310,3 +311,9 @@ def test_more_levels_than_python_can_follow_are_refused(around):
     with pytest.raises(UntrackableError, match="nested more deeply than Python can follow"):
         checkpoint.held = nested
     assert checkpoint.held == [1]
+
+
+def test_a_search_goes_on_after_what_is_known_and_what_was_seen():
+    variable, known = Variable(1.0), Variable(2.0)
+    twice = [known]
+    assert find_trackable([twice, twice, known, variable], known={id(known)}) is variable

@@ -251,3 +251,13 @@ def test_the_versions_that_adapters_were_tried_with_are_those_installed(framewor
 
 def test_the_error_is_public():
     assert milepost.AdapterError is AdapterError
+
+
+def test_a_registry_is_put_back_as_it_was(monkeypatch):
+    monkeypatch.setattr(frameworks, "_registries", [])
+    kinds = frameworks.registry({"a": "first"})
+    (snapshot,) = frameworks._registries
+    put_back = snapshot()
+    kinds |= {"a": "changed", "b": "new"}
+    put_back()
+    assert kinds == {"a": "first"}

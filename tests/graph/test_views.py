@@ -561,3 +561,11 @@ class OneTruth(RuleBasedStateMachine):
 
 TestOneTruth = OneTruth.TestCase
 TestOneTruth.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_member_that_the_program_exchanges_is_exchanged_in_the_memory_of_the_view():
+    original = {"a": [1], "b": [2]}
+    view = Checkpoint(meta=original).meta
+    original["a"] = [7]
+    assert list(view.items()) == [("a", [7]), ("b", [2])]
+    assert dict.__getitem__(view, "a") == [7]

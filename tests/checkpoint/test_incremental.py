@@ -6,6 +6,7 @@ import errno
 import glob
 import itertools
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -514,6 +515,15 @@ class TestRefusals:
         storage.compared = True
         path = run.save("run/ckpt", options)
         run.check(path, 2, options)
+
+    def test_the_warning_has_the_reason_of_the_operating_system(self) -> None:
+        """Without a name of a file, which differs from save to save."""
+        error = milepost.StorageError("no", errno=errno.EXDEV, file="run/x")
+        options = CheckpointOptions(incremental=True, storage=WithoutLinks(error))
+        run = Run(base=1000, adapter=100)
+        run.save("run/ckpt", options)
+        with pytest.warns(MilepostWarning, match=re.escape(f"linked: {os.strerror(errno.EXDEV)};")):
+            run.save("run/ckpt", options)
 
     @pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make symbolic links")
     def test_a_symbolic_link_is_not_shared(self, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -63,6 +64,21 @@ class TestThreadThatCannotBeStarted:
         writer.submit(lambda: done.append("kept"))
         writer.wait()
         assert done == ["kept"]
+
+    @pytest.mark.usefixtures("no_threads")
+    def test_holds_nothing_of_the_job(self):
+        """Its copies of values may be large."""
+        writer = BackgroundWriter()
+
+        def work():
+            raise AssertionError("it does not run")
+
+        with pytest.raises(StorageError):
+            writer.submit(work)
+        reference = weakref.ref(work)
+        del work
+        gc.collect()
+        assert reference() is None
 
     def test_runs_without_a_thread_that_python_knows(self, monkeypatch):
         """If the system has one thread left, it is enough."""

@@ -318,3 +318,19 @@ def test_many_small_tensors_are_not_all_kept_between_verifying_and_delivering():
             tracemalloc.stop()
     assert held < 72 * MEBI
     assert all(np.array_equal(destinations[key], source[key]) for key in source)
+
+
+def test_arrays_that_are_made_are_the_only_copies_after_they_are_verified():
+    arrays = {f"k{number}": np.ones(1 << 14, np.float32) for number in range(64)}
+    with bundle(arrays) as reader:
+        fetch = Fetch(reader)
+        for key in arrays:
+            fetch.add(key, None)
+        tracemalloc.start()
+        try:
+            fetch.verify()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 1.5 * (4 << 20)
+        assert len(fetch.deliver()) == 64

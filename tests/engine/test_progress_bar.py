@@ -1,5 +1,7 @@
 """What the display of progress has room for."""
 
+import threading
+
 import pytest
 
 from milepost.engine.progress import Progress
@@ -60,3 +62,8 @@ def test_the_words_of_each_operation(operation, doing, did):
 
 def test_a_bar_leaves_a_long_path_the_rest_of_the_line(shown):
     assert "saving long/long/long/l...g/long/long/ckpt \x1b[91m━" in shown(80, "long/" * 40 + "ckpt")
+
+
+def test_a_bar_starts_no_thread(shown, monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail(f"{thread} was started"))
+    assert shown(80)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from milepost.engine.series import no_checkpoint_error, with_checkpoint
+from milepost.engine.series import is_inside, no_checkpoint_error, with_checkpoint
 from milepost.engine.state_format import CheckpointState
 from milepost.storage import LocalStorage
 
@@ -16,6 +16,7 @@ def saved(tmp_path):
     """Makes an index that was saved at a time; returns its prefix."""
 
     def saved(name, time):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.index").touch()
         os.utime(tmp_path / f"{name}.index", (time, time))
         return str(tmp_path / name)
@@ -66,3 +67,11 @@ def test_an_error_names_at_most_five_checkpoints(saved, tmp_path, count, found):
         saved(f"ckpt-{number}", 100)
     error = no_checkpoint_error(STORAGE, str(tmp_path))
     assert error.found.startswith(found.format(tmp_path / "ckpt"))
+
+
+def test_another_path_to_the_directory_is_the_directory(saved, tmp_path):
+    prefix = saved("run/ckpt-1", 100)
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    assert is_inside(STORAGE, str(tmp_path / "run"), prefix)
+    assert is_inside(STORAGE, str(tmp_path / "link"), prefix)
+    assert not is_inside(STORAGE, str(tmp_path), prefix)

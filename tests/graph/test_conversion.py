@@ -134,3 +134,16 @@ def test_text_that_is_put_in_an_item_is_held_as_bytes():
     variable = Variable(["a", "b"])
     variable[0] = "ä"
     assert variable[0] == "ä".encode()
+
+
+@pytest.mark.parametrize(("letters", "shown"), [(58, "'" + "x" * 58 + "'"), (59, "'" + "x" * 56 + "...")])
+def test_a_refused_value_is_shown_with_at_most_60_letters(letters, shown):
+    with pytest.raises(MismatchError) as caught:
+        Variable(1).assign("x" * letters)
+    assert caught.value.found == shown
+
+
+def test_the_parts_of_quantised_numbers_are_no_numbers():
+    quantised = np.zeros(2, [("f0", np.int8)])
+    with pytest.raises(MismatchError):
+        Variable([1, 2]).assign(quantised)

@@ -192,24 +192,33 @@ def covering_tests(covering: Covering, name: str, source: str, change: Change) -
     """The tests that run what is changed.
 
     A line that runs when its module is imported counts for the tests of the functions that use it: of a function, if it is a default or
-    a decorator; of all functions that name a constant; otherwise of all functions of the module. If it has none, as a module of tables,
+    a decorator; of all functions that name a constant; otherwise of all functions of the module. A function whose result is kept runs in
+    few of the tests that it matters to, so those of the functions that call it count. If it has none, as a module of tables,
     all tests in the folder of its package count.
     """
     whole = ast.parse(source)
-    if not change.is_import_time:
+    functions = [each for each in ast.walk(whole) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    around = [each for each in functions if each.lineno <= change.line <= (each.end_lineno or 0)]
+    cached = [each.name for each in around if any("cache" in ast.unparse(each) for each in each.decorator_list)]
+    if not change.is_import_time and not cached:
         # a line in the middle of a statement may not be counted by itself
-        around = [
+        statements = [
             each
             for each in ast.walk(whole)
             if isinstance(each, ast.stmt) and each.lineno <= change.line <= _last_line(each)
         ]
-        return covering.of(name, [change.line]) or covering.of(name, [max(each.lineno for each in around)])
-    functions = [each for each in ast.walk(whole) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    own = [each for each in functions if change.name == "" and each.lineno <= change.line < each.body[0].lineno]
+        return covering.of(name, [change.line]) or covering.of(name, [max(each.lineno for each in statements)])
+    own = [each for each in around if not change.name and change.is_import_time and change.line < each.body[0].lineno]
+    names = {change.name, *cached} - {""}
     users = [
         each
         for each in functions
-        if change.name and any(isinstance(inside, ast.Name) and inside.id == change.name for inside in ast.walk(each))
+        if each not in around
+        and any(
+            (isinstance(inside, ast.Name) and inside.id in names)
+            or (isinstance(inside, ast.Attribute) and inside.attr in cached)
+            for inside in ast.walk(each)
+        )
     ]
     lines = [inside.lineno for each in own or users or functions for inside in each.body]
     lines += [inside.lineno for each in users for inside in ast.walk(each) if isinstance(inside, ast.stmt)]

@@ -18,3 +18,13 @@ def test_a_value_that_the_graph_lists_under_another_name_is_found_by_its_path(pr
     live = Checkpoint(v=Variable(0.0))
     live.read(prefix).expect_partial()
     assert float(live.v) == 3
+
+
+def test_an_object_of_two_saved_ones_takes_the_first_if_the_files_lack_the_value_of_the_second(prefix):
+    values = [SavedValue("VARIABLE_VALUE", "", f"{name}/.ATTRIBUTES/VARIABLE_VALUE") for name in "vw"]
+    nodes = (Node(children=(Edge("v", 1), Edge("w", 2))), *(Node(values=(value,)) for value in values))
+    graph = np.array(ObjectGraph(nodes).serialize(), object)
+    write(LocalStorage(), prefix, {values[0].key: np.float32(3), OBJECT_GRAPH: graph})
+    variable = Variable(0.0)
+    Checkpoint(v=variable, w=variable).read(prefix).expect_partial()
+    assert float(variable) == 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost.engine.translation import Translation
+from milepost.engine.translation import Translated, Translation
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.storage import LocalStorage
 from tests.bundle.bundles import write
@@ -235,3 +235,16 @@ def test_loading_does_not_warn_of_a_rename_whose_value_is_left_out(saved):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert milepost.load(saved, rename={"net/gone": "old"}, ignore="net/gone").keys() == {"net"}
+
+
+@pytest.mark.parametrize(
+    ("translation", "left_out", "slot", "expected"),
+    [
+        (Translation(ignore=["opt"]), [], "v/.OPTIMIZER_SLOT/opt/m", False),
+        (Translation(ignore=["v"]), [], "v/.OPTIMIZER_SLOT/opt/m", True),
+        (Translation(), ["v/.ATTRIBUTES/VARIABLE_VALUE"], "v/.OPTIMIZER_SLOT/opt/m", True),
+        (Translation(), ["w/.ATTRIBUTES/VARIABLE_VALUE"], "v/.OPTIMIZER_SLOT/opt/m", False),
+    ],
+)
+def test_a_slot_variable_is_left_alone_with_its_variable(translation, left_out, slot, expected):
+    assert Translated(translation, left_out).leaves_alone(slot) == expected

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from milepost import Checkpoint, Module, NoDependency, UntrackableError, Variable
 from milepost.graph import DictWrapper, ListWrapper, OrderedDictWrapper
-from milepost.graph.containers import find_trackable
+from milepost.graph.containers import agree, find_trackable
 
 
 class Point(NamedTuple):
@@ -317,3 +317,9 @@ def test_a_search_goes_on_after_what_is_known_and_what_was_seen():
     variable, known = Variable(1.0), Variable(2.0)
     twice = [known]
     assert find_trackable([twice, twice, known, variable], known={id(known)}) is variable
+
+
+def test_only_views_are_brought_to_the_same_members():
+    plain = [1]
+    agree(plain)
+    assert plain == [1]

@@ -1,12 +1,15 @@
 """What the members of trees are."""
 
+from collections import defaultdict
 from enum import Enum
 from functools import partial
 
 import numpy as np
 import pytest
 
-from milepost.graph.trees.structure import holds_no_data
+from milepost.graph.adapter import Adapter, register, unregister
+from milepost.graph.omissions import Omission
+from milepost.graph.trees.structure import holds_no_data, is_empty_tree
 
 
 class Empty:
@@ -48,3 +51,32 @@ def test_the_same_of_other_libraries_holds_data():
     assert not holds_no_data(of_library("optaxes", 1, __call__=lambda self: None))
     assert not holds_no_data(of_library("numpy", 1, kind="PyTreeDef"))
     assert not holds_no_data(of_library("jax", 1))
+
+
+class GridAdapter(Adapter):
+    functional = True
+
+    def __init__(self, reason):
+        self.reason = reason
+
+    def handles(self, kind):
+        return kind is WithSlots
+
+    def tracks(self, obj):
+        return False
+
+    def omission(self, obj):
+        return self.reason
+
+
+@pytest.mark.parametrize(("reason", "is_empty"), [(None, True), (Omission("it is sparse"), False)], ids=["none", "one"])
+def test_an_object_of_a_tree_is_empty_if_nothing_of_it_is_left_out(reason, is_empty):
+    adapter = GridAdapter(reason)
+    register(adapter)
+    try:
+        assert is_empty_tree(WithSlots()) == is_empty
+        assert is_empty_tree([None, {}])
+        assert not is_empty_tree([1])
+        assert not is_empty_tree(defaultdict(list))
+    finally:
+        unregister(adapter)

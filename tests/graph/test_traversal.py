@@ -254,3 +254,30 @@ def test_an_attached_edge_replaces_the_roots_own_edge_of_that_name():
     graph = walk(Operation(module(a=own, b=other), [("a", attached)]))
     assert graph.edges[0] == [("b", 1), ("a", 2)]
     assert graph.objects[1:] == [other, attached]
+
+
+class Switch:
+    def __init__(self, is_on):
+        self.is_on = is_on
+
+
+class SwitchAdapter(Adapter):
+    def handles(self, kind):
+        return kind is Switch
+
+    def tracks(self, obj):
+        return obj.is_on
+
+    def children(self, obj):
+        return ()
+
+
+def test_each_object_of_a_type_is_asked_for_whether_it_is_tracked():
+    adapter = SwitchAdapter()
+    register(adapter)
+    try:
+        assert paths(module(a=module(s=Switch(True)), b=module(s=Switch(False)), c=module(s=Switch(True)))) == [
+            *("", "a", "b", "c", "a/s", "c/s")
+        ]
+    finally:
+        unregister(adapter)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from milepost import MismatchError, UnsupportedError, Variable
+from milepost.graph.variable import own
 
 
 @pytest.mark.parametrize(
@@ -180,3 +181,13 @@ def test_a_number_is_formatted_as_a_number_and_an_array_as_text():
     assert f"{number:.1f}" == "1.2"
     assert (f"{number}", f"{array}") == (str(number), str(array))
     assert f"{array:>200}" == str(array).rjust(200)
+
+
+def test_an_array_is_copied_unless_its_memory_is_its_own():
+    array = np.arange(6)
+    assert own(array) is array
+    view = array.reshape(2, 3)
+    assert own(view) is view
+    foreign = np.frombuffer(b"abc", np.uint8)
+    assert own(foreign).flags.owndata
+    assert own(foreign).tolist() == foreign.tolist()

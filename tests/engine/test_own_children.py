@@ -1,6 +1,6 @@
 """Which child keeps its own value although saved ones are deferred for it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ class Saved(NamedTuple):
     superseded: bool = False
 
 
-STATE = Checkpoint(x=[])
+STATE: Any = Checkpoint(x=[])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.graph.adapter import Adapter, register, unregister
 from milepost.graph.omissions import Omission
-from milepost.graph.trees.structure import holds_no_data, is_empty_tree
+from milepost.graph.trees.structure import holds_no_data, is_empty_tree, is_functional
 
 
 class Empty:
@@ -80,3 +80,26 @@ def test_an_object_of_a_tree_is_empty_if_nothing_of_it_is_left_out(reason, is_em
         assert not is_empty_tree(defaultdict(list))
     finally:
         unregister(adapter)
+
+
+class GridsAdapter(Adapter):
+    functional = True
+
+    def handles(self, kind):
+        return kind is WithSlots
+
+
+def test_a_container_is_functional_if_it_holds_what_never_changes_at_any_depth():
+    adapter = GridsAdapter()
+    register(adapter)
+    try:
+        assert is_functional([{"a": (1, WithSlots())}])
+        assert is_functional(WithSlots())
+        assert not is_functional([{"a": (1, Empty())}])
+    finally:
+        unregister(adapter)
+    assert not is_functional([WithSlots()])
+
+
+def test_the_methods_that_an_adapter_overrides_are_known_without_its_attributes():
+    assert GridsAdapter.overrides == {"handles"}

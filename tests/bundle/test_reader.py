@@ -511,3 +511,23 @@ def test_errors_are_ours(reader):
     """Reading what is not there is a `MilepostError`, whatever it also is."""
     with pytest.raises(MilepostError):
         reader.read("nothing")
+
+
+@pytest.mark.parametrize("for_good", [True, False])
+def test_a_reader_that_has_let_go_of_its_files_gives_no_values_of_another_checkpoint(tmp_path, for_good):
+    prefix = str(tmp_path / "ckpt")
+    write(LocalStorage(), prefix, {"a": np.zeros(2)})
+    with open_bundle(LocalStorage(), prefix) as reader:
+        reader.release(for_good=for_good)
+        write(LocalStorage(), prefix, {"a": np.ones(2)})
+        with pytest.raises(CheckpointNotFoundError, match="another one has replaced it"):
+            reader.read("a")
+
+
+@pytest.mark.parametrize("for_good", [True, False])
+def test_a_reader_opens_its_files_again_if_they_are_there_still(tmp_path, for_good):
+    prefix = str(tmp_path / "ckpt")
+    write(LocalStorage(), prefix, {"a": np.zeros(2)})
+    with open_bundle(LocalStorage(), prefix) as reader:
+        reader.release(for_good=for_good)
+        assert reader.read("a").tolist() == [0, 0]

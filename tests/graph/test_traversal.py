@@ -9,7 +9,7 @@ import pytest
 
 import milepost.adapters  # noqa: F401 - which registers the adapter of arrays
 from milepost import Module, NoDependency, SlotOwner, UnsupportedError, Variable
-from milepost.graph.adapter import Adapter, register, unregister
+from milepost.graph.adapter import Adapter, adapter_during, register, unregister
 from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import walk
 from tests.objects import module
@@ -281,3 +281,13 @@ def test_each_object_of_a_type_is_asked_for_whether_it_is_tracked():
         ]
     finally:
         unregister(adapter)
+
+
+def test_an_object_that_is_not_tracked_has_no_adapter_in_an_operation():
+    adapter = SwitchAdapter()
+    register(adapter)
+    try:
+        found = [adapter_during(Operation(None), Switch(is_on)) for is_on in (True, False)]
+    finally:
+        unregister(adapter)
+    assert found == [adapter, None]

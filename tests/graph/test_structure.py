@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 
+from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, register, unregister
 from milepost.graph.omissions import Omission
-from milepost.graph.trees.structure import holds_no_data, is_empty_tree, is_functional
+from milepost.graph.trees.structure import holds_no_data, is_empty_tree, is_functional, members
 
 
 class Empty:
@@ -103,3 +104,9 @@ def test_a_container_is_functional_if_it_holds_what_never_changes_at_any_depth()
 
 def test_the_methods_that_an_adapter_overrides_are_known_without_its_attributes():
     assert GridsAdapter.overrides == {"handles"}
+
+
+def test_two_keys_of_a_dict_that_have_one_name_are_refused():
+    assert [names for names, _, _ in members({1: "a", "2": "b"})] == [("1",), ("2",)]
+    with pytest.raises(UntrackableError, match="the same name"):
+        members({1: "a", "1": "b"})

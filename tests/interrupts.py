@@ -6,7 +6,8 @@
 
     assert interrupts.found(make, operate, check) == []
 
-Ctrl-C comes in the calling thread alone, as Python has it. After each run nothing may be left: no open file, and no thread that does
+Ctrl-C comes in the calling thread alone, as Python has it. Its traceback is kept while the program goes on, as a notebook keeps it, where
+the test says so. After each run nothing may be left: no open file, and no thread that does
 not end. The operation may raise KeyboardInterrupt and nothing else.
 """
 
@@ -189,15 +190,16 @@ def _left(before, threads, seconds=10.0):
     return problems
 
 
-def _run(make, operate, check, directory, watch, seconds):
+def _run(make, operate, check, directory, watch, seconds, is_kept):
     """One run. Returns what is wrong."""
+    kept = []
     with _limit(seconds), _lost_errors() as lost:
         setting = make(directory)
         try:
             with watch:
                 operate(setting)
-        except KeyboardInterrupt:
-            pass
+        except KeyboardInterrupt as interrupt:
+            kept += [interrupt] * is_kept
         except BaseException as error:
             return [f"the operation raised {error!r}"]
         try:
@@ -225,7 +227,7 @@ def points_of(make, operate, *, returns=False):
     return [each for each in points if returns or each.event == "line"]
 
 
-def found(make, operate, check, *, more=100, most=None, returns=False, seed=0, seconds=30.0, only=None):
+def found(make, operate, check, *, more=100, most=None, returns=False, seed=0, seconds=30.0, only=None, is_kept=False):
     """Interrupts an operation at each of its lines, and returns what goes wrong then, as text; none is the aim.
 
     Args:
@@ -240,6 +242,7 @@ def found(make, operate, check, *, more=100, most=None, returns=False, seed=0, s
         seed: Chooses them.
         seconds: A run that lasts longer hangs.
         only: A part of ``file:line``, to try again what went wrong.
+        is_kept: Whether the traceback of Ctrl-C is kept until ``check`` has ended.
     """
     chance = random.Random(seed)
     points = points_of(make, operate, returns=returns)
@@ -257,7 +260,7 @@ def found(make, operate, check, *, more=100, most=None, returns=False, seed=0, s
             continue
         files, threads = _open_files(), set(threading.enumerate())
         directory = tempfile.mkdtemp()
-        problems = _run(make, operate, check, directory, _Watch(point), seconds)
+        problems = _run(make, operate, check, directory, _Watch(point), seconds, is_kept)
         problems += _left(files, threads)
         shutil.rmtree(directory, ignore_errors=True)
         wrong += [f"{name}: {each}" for each in problems]

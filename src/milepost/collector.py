@@ -28,40 +28,33 @@ class collection_paused(ContextDecorator):  # noqa: N801 - it is used like a fun
     A walk over a large graph makes hundreds of thousands of objects and no garbage, and each collection visits all of
     them again. That takes a third of the time for 20,000 variables, and two thirds for 200,000.
 
-    Ctrl-C may interrupt the methods too, at any instruction. So the pause ends at the latest with the object, and so does the
-    hold of this thread on the lock.
+    Ctrl-C may interrupt the methods too, at any instruction. So the pause ends at the latest with the object. The lock is free at once,
+    since a traceback may keep the object.
     """
 
     def __enter__(self) -> Self:
-        try:
-            _lock.acquire()  # not by `with`, whose block an interrupt may prevent from beginning when the lock is taken
+        with _lock:
             if not _inside:
                 _resume[0] = gc.isenabled()
             _inside[id(self)] = threading.get_ident()
             gc.disable()
-        finally:
-            _lock.give_back()
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            _lock.acquire()
+        with _lock:
             if id(self) in _inside:
                 if len(_inside) == 1 and _resume[0]:
                     gc.enable()
                 del _inside[id(self)]  # last: if Ctrl-C comes before it, the end of the object does all of this again
-        finally:
-            _lock.give_back()
 
     def end(self) -> None:
         """Ends the pause before the block ends. A second call does nothing."""
         self.__exit__()
 
-    def __del__(self, inside: Container[int] = _inside, lock: ForkableLock = _lock) -> None:
+    def __del__(self, inside: Container[int] = _inside) -> None:
         # When the interpreter ends, the names of the module may be gone.
         if id(self) in inside:
             self.__exit__()
-        lock.give_back()  # an interrupt may have come before its release
 
     def _recreate_cm(self) -> Self:
         return type(self)()  # each call of a decorated function is a pause of its own

@@ -8,6 +8,7 @@ import pytest
 
 from milepost import Checkpoint, MismatchError, PythonState, Variable, collector
 from milepost.collector import collection_paused
+from tests import interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -150,3 +151,16 @@ def test_a_restore_that_fails_leaves_the_collector_on(tmp_path):
     with pytest.raises(MismatchError):
         Checkpoint(v=Variable([1.0, 2.0])).read(path)
     assert gc.isenabled()
+
+
+def test_no_other_thread_waits_while_the_traceback_of_an_interrupt_is_kept():
+    """As a notebook keeps it. Ctrl-C at every line of a pause."""
+
+    def pause(_=None):
+        with collection_paused():
+            pass
+
+    def check(_):
+        interrupts.in_other_thread(pause, 2.0)
+
+    assert interrupts.found(str, pause, check, returns=True, is_kept=True) == []

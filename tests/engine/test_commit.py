@@ -17,11 +17,12 @@ import pytest
 
 from milepost.bundle import BundleWriter
 from milepost.engine import commit as commit_module
-from milepost.engine.commit import commit_bundle, commit_file
+from milepost.engine.commit import BundleCommit, commit_bundle, commit_file
 from milepost.engine.leftovers import visible_shards
 from milepost.engine.temporary import Temporary, new_token
 from milepost.errors import StorageError
 from milepost.storage import LocalStorage, MemoryStorage, Storage
+from tests import interrupts
 
 STORAGE = LocalStorage()
 
@@ -285,7 +286,7 @@ class TestSystemCalls:
     CODE = """
 import sys
 import numpy as np
-from milepost.engine.commit import commit_bundle, commit_file
+from milepost.engine.commit import BundleCommit, commit_bundle, commit_file
 from milepost.storage import LocalStorage
 commit_bundle(LocalStorage(), sys.argv[1] + "/x", lambda writer: writer.add("v", np.ones(10)))
 commit_file(LocalStorage(), sys.argv[1] + "/state", b"text")
@@ -345,3 +346,22 @@ commit_file(LocalStorage(), sys.argv[1] + "/state", b"text")
             "fsync(D)",
             'unlink("D/x.index-of-00001.tmp")',
         ]
+
+
+def test_an_interrupt_while_a_name_is_claimed_leaves_no_claim_though_its_traceback_is_kept() -> None:
+    """The next save does not wait for it."""
+
+    def make(directory: str) -> tuple[str, list[BundleCommit]]:
+        return directory, []
+
+    def operate(setting: tuple[str, list[BundleCommit]]) -> None:
+        setting[1].append(BundleCommit(STORAGE, f"{setting[0]}/ckpt", 1))
+
+    def check(setting: tuple[str, list[BundleCommit]]) -> None:
+        directory, begun = setting
+        in_use = [name for name in interrupts.names_in(directory) if STORAGE.in_use(f"{directory}/{name}")]
+        assert len(in_use) == len(begun)
+        for each in begun:
+            each.__exit__(None, None, None)
+
+    assert interrupts.found(make, operate, check, is_kept=True) == []

@@ -78,6 +78,9 @@ class Index:
         except MilepostError as error:
             self.file.close()
             raise error.with_context(file=path) from None
+        except BaseException:  # Ctrl-C, whose traceback may keep this object
+            self.file.close()
+            raise
 
     def keys(self) -> list[str]:
         """The names of all tensors, sorted."""

@@ -195,10 +195,17 @@ class BundleCommit:
         self._moved: list[str] = []
         self._replaced: list[Temporary] = []
         self._published = False
-        self.claim, self._index = self._claim_names(wanted)
-        shards = self.claim.shards or 0
         self.linked: set[int] = set()
-        self.data = [Temporary(data_path(prefix, shard, shards), self._token) for shard in range(shards)]
+        self.data: list[Temporary] = []
+        try:
+            self.claim, self._index = self._claim_names(wanted)
+            shards = self.claim.shards or 0
+            self.data += [Temporary(data_path(prefix, shard, shards), self._token) for shard in range(shards)]
+        except BaseException:  # Ctrl-C, whose traceback may keep this object
+            for file in self._open:
+                _remove_quietly(storage, [file.path])
+                file.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -293,16 +300,13 @@ class BundleCommit:
             avoid = taken | _counts_in_use(storage, prefix)
             shards = next(count for count in range(wanted, wanted + len(avoid) + 1) if count not in avoid)
             claim = Temporary.claim(prefix, self._token, shards)
-            file = storage.create(claim.path)
-            try:
-                others = [other for other in claims(storage, prefix) if other != claim]
-                living = [other for other in others if storage.in_use(other.path)]
-                taken = {other.shards or 0 for other in others}
-                is_free = shards not in taken | _counts_in_use(storage, prefix)
-            except BaseException:
-                _remove_quietly(storage, [claim.path])
-                file.close()
-                raise
+            self._open.append(
+                storage.create(claim.path)
+            )  # in one line, so that the constructor removes it if Ctrl-C comes
+            others = [other for other in claims(storage, prefix) if other != claim]
+            living = [other for other in others if storage.in_use(other.path)]
+            taken = {other.shards or 0 for other in others}
+            is_free = shards not in taken | _counts_in_use(storage, prefix)
             is_late = time.monotonic() > deadline
             if is_free and (is_late or not living):
                 if living:
@@ -310,10 +314,9 @@ class BundleCommit:
                         f"{living[0].path} shows that another process may be saving {prefix} at the same time; the save that "
                         "ends last replaces the other: let only one process save to this path"
                     )
-                self._open.append(file)
-                return claim, file
+                return claim, self._open[0]
             storage.remove(claim.path)
-            file.close()
+            self._open.pop().close()
             if living and not is_late:
                 time.sleep(random.uniform(0.005, 0.05))
             sweep_leftovers(storage, self._directory, prefix=prefix)

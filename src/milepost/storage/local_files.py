@@ -76,6 +76,9 @@ class LocalFile:
             raise _no_file(path, "a directory") from None
         except OSError as error:
             raise_explained(error, "open for reading", path, reading=True)
+        except BaseException:  # Ctrl-C, whose traceback may keep this object
+            self.close()
+            raise
         self.size = status.st_size
         stamp = Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         is_settled = os.name != "nt" and max(stamp.modified, stamp.changed) + _COARSEST < time.time_ns()

@@ -365,3 +365,21 @@ def test_an_interrupt_while_a_name_is_claimed_leaves_no_claim_though_its_traceba
             each.__exit__(None, None, None)
 
     assert interrupts.found(make, operate, check, is_kept=True) == []
+
+
+def test_an_interrupt_while_a_checkpoint_is_replaced_leaves_no_claim_behind() -> None:
+    """Also when the next save has replaced it."""
+
+    def make(directory: str) -> str:
+        commit_bundle(STORAGE, f"{directory}/ckpt", values(1))
+        return directory
+
+    def operate(directory: str) -> None:
+        commit_bundle(STORAGE, f"{directory}/ckpt", values(2))
+
+    def check(directory: str) -> None:
+        commit_bundle(STORAGE, f"{directory}/ckpt", values(3))
+        assert content(f"{directory}/ckpt") == 3
+        assert not [name for name in interrupts.names_in(directory) if name.endswith(".tmp")]
+
+    assert interrupts.found(make, operate, check, only="engine/commit.py") == []

@@ -265,8 +265,8 @@ class BundleCommit:
         self._index.sync()
         for shards in _counts_in_use(storage, self._prefix):
             claim = Temporary.claim(self._prefix, self._token, shards)
+            self._replaced.append(claim)  # first, so that Ctrl-C leaves no claim that is not removed
             self.create(claim)
-            self._replaced.append(claim)
         if before_commit is not None:
             before_commit.announce(self._token, index)
         storage.sync_directory(directory)

@@ -29,6 +29,8 @@ class LayerAdapter(Adapter):
 class Half:
     """The second half of a tensor, as one of two processes holds it."""
 
+    name = "VARIABLE_VALUE"
+
     def __init__(self, *elements):
         self.elements = np.array(elements, np.float32)
 
@@ -41,7 +43,7 @@ class HalfAdapter(Adapter):
 
     def values(self, obj):
         array = ShardedArray(FLOAT.numpy, (4,), [Shard((2,), obj.elements, (1,))], "halves")
-        return [Value("VARIABLE_VALUE", FLOAT, (4,), lambda: array)]
+        return [Value(obj.name, FLOAT, (4,), lambda: array)]
 
 
 @pytest.fixture(autouse=True)
@@ -79,5 +81,14 @@ def test_another_one_does_not(restored, new):
     layer, checkpoint, path = restored
     status = checkpoint.read(path)
     layer.weight = new
+    with pytest.raises(UnmatchedError):
+        status.assert_consumed()
+
+
+def test_one_with_values_of_other_names_does_not(restored):
+    layer, checkpoint, path = restored
+    status = checkpoint.read(path)
+    layer.weight = Half(3, 4)
+    layer.weight.name = "OTHER"
     with pytest.raises(UnmatchedError):
         status.assert_consumed()

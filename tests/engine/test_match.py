@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from milepost import Checkpoint, Variable
+from milepost import Checkpoint, Outcome, Variable
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.storage import LocalStorage
@@ -28,3 +28,12 @@ def test_an_object_of_two_saved_ones_takes_the_first_if_the_files_lack_the_value
     variable = Variable(0.0)
     Checkpoint(v=variable, w=variable).read(prefix).expect_partial()
     assert float(variable) == 3
+
+
+def test_a_saved_value_that_the_live_object_does_not_have_is_said_to_be_of_none(prefix):
+    values = tuple(SavedValue(name, "", f"v/.ATTRIBUTES/{name}") for name in ("VARIABLE_VALUE", "OTHER"))
+    graph = np.array(ObjectGraph((Node(children=(Edge("v", 1),)), Node(values=values))).serialize(), object)
+    write(LocalStorage(), prefix, {OBJECT_GRAPH: graph, **{value.key: np.float32(3) for value in values}})
+    report = Checkpoint(v=Variable(0.0)).read(prefix).expect_partial().report()
+    notes = [entry.note for entry in report if entry.outcome is Outcome.UNEXPECTED]
+    assert notes == ["the live object, of type Variable, holds no such value"]

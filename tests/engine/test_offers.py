@@ -98,3 +98,7 @@ def test_points_are_offered_if_they_match_as_much_as_another_argument():
     saved = {"a..b": "2", "net.c": "3"}
     live = {"a/b": "2", "model/c": "3"}
     assert offered(entries(saved, live)) == "rename=[('\\\\.\\\\.', '/')]"
+
+
+def test_nothing_is_offered_if_no_value_fits_another():
+    assert offered(entries({"a": "2"}, {"b": "3"})) == ""

@@ -4,8 +4,9 @@ import numpy as np
 
 import milepost.adapters  # noqa: F401 - which registers the adapter of arrays
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.trees.adapters import leaf_successor
+from milepost.graph.trees.adapters import leaf_successor, leaf_values
 from milepost.graph.trees.places import CheckedLeaf, Leaf
+from milepost.tensor.dtype import STRING
 
 
 def successor(kind, live, saved):
@@ -28,3 +29,8 @@ def test_an_array_keeps_its_element_type():
 def test_a_number_of_numpy_is_replaced_by_one_of_its_type():
     new = successor(CheckedLeaf, np.float32(0), np.array(1.5, np.float32))
     assert (new, type(new)) == (1.5, np.float32)
+
+
+def test_text_in_a_tree_is_a_string():
+    (value,) = leaf_values(CheckedLeaf, "ab")
+    assert (value.dtype, value.read().item()) == (STRING, b"ab")

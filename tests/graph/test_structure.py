@@ -10,7 +10,7 @@ import pytest
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, register, unregister
 from milepost.graph.omissions import Omission
-from milepost.graph.trees.structure import holds_no_data, is_empty_tree, is_functional, members
+from milepost.graph.trees.structure import holds_no_data, is_empty_tree, is_functional, is_tuple, members
 
 
 class Empty:
@@ -110,3 +110,13 @@ def test_two_keys_of_a_dict_that_have_one_name_are_refused():
     assert [names for names, _, _ in members({1: "a", "2": "b"})] == [("1",), ("2",)]
     with pytest.raises(UntrackableError, match="the same name"):
         members({1: "a", "1": "b"})
+
+
+def test_a_tuple_with_a_method_of_named_tuples_but_no_fields_is_no_named_tuple():
+    assert is_tuple(type("Named", (tuple,), {"_fields": (), "_make": None}))
+    assert not is_tuple(type("Half", (tuple,), {"_make": None}))
+    assert not is_tuple(type("Half", (tuple,), {"_fields": ()}))
+
+
+def test_an_adapter_leaves_nothing_to_tensorflow_by_default():
+    assert Adapter.skipped_by_tensorflow(GridsAdapter(), None) == ()

@@ -80,3 +80,9 @@ class TestNewArray:
             new_array(DType.of("float32"), shape)
         with pytest.raises(CorruptCheckpointError, match="no array can have"):
             object_array([], shape)
+
+
+@pytest.mark.parametrize("size", [16 << 10, 100_000, 3 << 20])
+def test_a_large_new_array_begins_at_a_multiple_of_64_bytes(size):
+    array = new_array(DType.of("uint8"), (size,))
+    assert (array.ctypes.data % 64, array.shape) == (0, (size,))

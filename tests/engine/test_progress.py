@@ -2,7 +2,7 @@
 
 import pytest
 
-from milepost.bundle.counting import counter
+from milepost.bundle.counting import counted_by, counter
 from milepost.engine import progress
 from milepost.engine.progress import reporting
 
@@ -28,3 +28,9 @@ def test_what_is_read_twice_or_pads_does_not_run_ahead_of_its_stage(told):
                 count(60)
         report.finish()
     assert [each.bytes_done for each in told] == [0, 25, 50, 75, 100]
+
+
+def test_nothing_is_counted_after_a_block():
+    with counted_by(lambda size: None):
+        assert counter() is not None
+    assert counter() is None

@@ -33,7 +33,6 @@ STATE: Any = Checkpoint(x=[])
         ({}, [Saved(was_passed=True)], False),
         ([], [Saved()], False),
     ],
-    ids=str,
 )
 def test_an_array_of_the_program(holder, saved, expected):
     assert is_own(holder, np.zeros(2), saved) == expected

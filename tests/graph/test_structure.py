@@ -32,12 +32,14 @@ def of_library(name, value=None, kind="Kind", bases=(), **members):
     return made
 
 
-@pytest.mark.parametrize("leaf", [len, np.sin, float, partial(max, 1), np.dtype("int8"), Empty()], ids=repr)
+@pytest.mark.parametrize(
+    "leaf", [len, np.sin, float, partial(max, 1), np.dtype("int8"), Empty()], ids=lambda leaf: type(leaf).__name__
+)
 def test_functions_and_objects_without_attributes_hold_no_data(leaf):
     assert holds_no_data(leaf)
 
 
-@pytest.mark.parametrize("leaf", [WithSlots(), OnLine(), "text", 1.5, object()], ids=repr)
+@pytest.mark.parametrize("leaf", [WithSlots(), OnLine(), "text", 1.5, object()], ids=lambda leaf: type(leaf).__name__)
 def test_other_objects_may_hold_data(leaf):
     assert not holds_no_data(leaf)
 

@@ -158,15 +158,15 @@ def test_saves_and_restores_of_other_objects_do_not_wait(tmp_path):
 
 def test_they_go_on_in_the_order_in_which_they_were_asked_for(tmp_path):
     inner, gate = state()
-    others = [Checkpoint(inner=inner) for _ in range(4)]
+    others = [Checkpoint(inner=inner, gate=Gate()) for _ in range(4)]
     order, threads = [], []
 
     def ask():
         for number, other in enumerate(others):
+            other.gate.in_save = lambda number=number: order.append(number)
 
             def save(number=number, other=other):
-                options = CheckpointOptions(experimental_write_callbacks=[lambda _: order.append(number)])
-                other.write(tmp_path / str(number), options)
+                other.write(tmp_path / str(number))
 
             before = len(turns._turns)
             threads.append(in_thread(save)[0])
@@ -178,6 +178,48 @@ def test_they_go_on_in_the_order_in_which_they_were_asked_for(tmp_path):
     for thread in threads:
         thread.join(WAIT)
     assert order == [0, 1, 2, 3]
+
+
+def test_a_turn_that_ends_a_second_time_takes_no_lock_from_a_waiter():
+    turn = turns.Turn(turns.SAVE, "a save", None, turns=(listed := []))
+
+    class EndsTheTurn:
+        """The lock of the turn. As soon as a waiter has it, the turn ends a second time."""
+
+        def __init__(self, lock):
+            self.lock = lock
+
+        def acquire(self, **limit):
+            got = self.lock.acquire(**limit)
+            if got:
+                turn.end()
+            return got
+
+        def release(self):
+            self.lock.release()
+
+    begun, may_end = threading.Event(), threading.Event()
+
+    def hold():
+        with turn:
+            turn._running = EndsTheTurn(turn._running)
+            begun.set()
+            assert may_end.wait(WAIT)
+
+    holding, _ = in_thread(hold)
+    assert begun.wait(WAIT)
+
+    def wait():
+        with turns.Turn(turns.SAVE, "another save", None, turns=listed):
+            return "its turn"
+
+    waiting, results = in_thread(wait)
+    while len(listed) < 2:
+        pass
+    may_end.set()
+    for thread in (holding, waiting):
+        thread.join(WAIT)
+    assert results == ["its turn"]
 
 
 @pytest.mark.parametrize("what", ["save", "restore"])

@@ -131,7 +131,8 @@ class Turn:
                     remedy="look what holds the other thread up; if it is slow, pass a larger CheckpointOptions(process_timeout=seconds)",
                 )
             if earlier._running.acquire(timeout=SLICE):
-                earlier._running.release()
+                with suppress(RuntimeError):  # the turn has been ended a second time, which released it meanwhile
+                    earlier._running.release()
 
     def _concerns(self, other: Turn) -> bool:
         """Whether an object is reached from both roots."""

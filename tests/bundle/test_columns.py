@@ -72,6 +72,10 @@ def test_others_are_left_to_decode(row):
     assert decode_all([USUAL[0], row]).others == [1]
 
 
+def test_an_entry_whose_first_byte_alone_differs_is_not_taken_for_the_one_before():
+    assert decode_all([USUAL[0], b"\x09" + USUAL[0][1:], USUAL[1]]).others == [1]
+
+
 def test_no_entries():
     assert decode_all([]).others == []
 

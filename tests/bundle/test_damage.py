@@ -330,6 +330,17 @@ class TestHostileIndex:
                 check()
             assert (caught.value.key, caught.value.file) == ("b", DATA)
 
+    def test_an_entry_in_a_file_that_does_not_exist(self):
+        """A check of all entries finds it too."""
+        storage = MemoryStorage()
+        write(storage, "x", {"a": np.zeros(100), "b": np.ones(100)})
+        edit(storage, "x", "b", fields(shard_id=1))
+        with open_bundle(storage, "x") as reader:
+            for check in (reader.check_files, reader.verify):
+                with pytest.raises(CorruptCheckpointError, match="data file that does not exist") as caught:
+                    check()
+                assert (caught.value.key, caught.value.file) == ("b", INDEX)
+
     def test_entries_that_are_no_messages(self):
         """An entry that cannot be decoded is named."""
         storage = storage_with()

@@ -184,3 +184,17 @@ class TestHostileHeaders:
         with pytest.raises(CorruptCheckpointError, match="names a tensor twice") as caught:
             open_bundle(storage, "x")
         assert caught.value.key == "k"
+
+    @pytest.mark.parametrize(("kind", "length"), [(3, 4), (1, 5)], ids=["type", "shape"])
+    def test_files_that_disagree_on_a_tensor_are_refused(self, kind, length):
+        storage = MemoryStorage()
+        for number, (of_file, size) in enumerate([(1, 4), (kind, length)]):
+            header = SavedTensorSlices()
+            tensor = header.meta.tensor.add(name=b"k", type=of_file)
+            tensor.shape.dim.add(size=size)
+            tensor.slice.add().extent.add(start=2 * number, length=2)
+            table = TableWriter()
+            table.add(b"", header.SerializeToString())
+            put(storage, f"x-0000{number}-of-00002", table.finish())
+        with open_bundle(storage, "x") as reader, pytest.raises(CorruptCheckpointError, match="disagree"):
+            reader.spec("k")

@@ -3,7 +3,9 @@ import time
 
 import pytest
 
+from milepost.bundle import parallel
 from milepost.bundle.parallel import for_each
+from milepost.threads import ThreadCall
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -66,3 +68,23 @@ def test_works_on_several_threads():
     """Two items are under way at once."""
     meeting = threading.Barrier(2, timeout=30)
     for_each(lambda _: meeting.wait(), range(2), threads=2)
+
+
+class InterruptedOnce(ThreadCall):
+    has_waited = False
+
+    def wait(self):
+        if not self.has_waited:
+            self.has_waited = True
+            raise KeyboardInterrupt
+        return super().wait()
+
+
+def test_an_interrupt_during_the_wait_for_threads_is_raised_after_it(monkeypatch):
+    monkeypatch.setattr(parallel, "ThreadCall", InterruptedOnce)
+    before = threading.active_count()
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        for_each(done.append, range(10), threads=2)
+    assert len(done) == 10
+    assert threading.active_count() == before

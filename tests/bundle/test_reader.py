@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.bundle import Fetch, open_bundle
+from milepost.bundle import Fetch, columns, open_bundle
 from milepost.bundle import entry as entries
+from milepost.bundle import index as index_module
 from milepost.bundle.messages import BundleEntry
 from milepost.coding.crc32c import crc32c, mask
 from milepost.errors import (
@@ -531,3 +532,14 @@ def test_a_reader_opens_its_files_again_if_they_are_there_still(tmp_path, for_go
     with open_bundle(LocalStorage(), prefix) as reader:
         reader.release(for_good=for_good)
         assert reader.read("a").tolist() == [0, 0]
+
+
+def test_an_entry_of_pieces_does_not_have_all_others_decoded_again(monkeypatch):
+    cut = {f"c{number}": ((2,), {"0,1": np.zeros(1), "1,1": np.ones(1)}) for number in range(80)}
+    storage, decoded = MemoryStorage(), []
+    write(storage, "x", {**cut, "whole": 1})
+    monkeypatch.setattr(index_module, "decode_all", lambda *rows: decoded.append(1) or columns.decode_all(*rows))
+    reader = open_bundle(storage, "x")
+    for key in cut:
+        assert len(reader.entry(key).slices) == 2
+    assert len(decoded) == 1

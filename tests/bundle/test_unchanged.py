@@ -96,6 +96,8 @@ def test_equal_bytes_with_another_checksum_in_their_entry_are_not_the_same() -> 
 
 def test_bytes_that_cannot_be_read_are_not_the_same() -> None:
     assert not is_same(stored(np.ones(5), offset=1 << 40))
+    # nor are they those that were read before
+    assert find_unchanged([stored(np.ones(5)), stored(np.ones(5), offset=1 << 40)]) == [True, False]
 
 
 def test_each_candidate_has_its_own_answer() -> None:

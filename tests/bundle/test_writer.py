@@ -345,3 +345,12 @@ def test_entries_do_not_overlap(sizes, alignment):
         assert entry.offset >= end
         end = entry.offset + entry.size
     assert end <= len(content(storage, "x.data-00000-of-00001"))
+
+
+def test_strings_are_written_in_parts_of_bounded_size():
+    writer, file = BundleWriter(), Recorder()
+    writer.add("s", np.array([bytes(60_000)] * 80, object))
+    writer.write_shard(0, file)
+    sizes = [sum(map(len, buffers)) for _, buffers in file.writes]
+    assert sum(sizes) > 4_800_000
+    assert max(sizes) < 2_200_000

@@ -156,6 +156,13 @@ def test_saves_and_restores_of_other_objects_do_not_wait(tmp_path):
     assert not isinstance(results[0], Exception)
 
 
+def test_a_turn_ends_with_its_block_though_something_keeps_what_ends_it():
+    turn = turns.Turn(turns.SAVE, "a save", None, turns=[])
+    ends = turn.__exit__
+    ends(None, None, None)
+    assert turn.has_ended
+
+
 def test_they_go_on_in_the_order_in_which_they_were_asked_for(tmp_path):
     inner, gate = state()
     others = [Checkpoint(inner=inner, gate=Gate()) for _ in range(4)]

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, CheckpointOptions, MaxShardSizePolicy, Module, StorageError, Variable
+from milepost import (
+    Checkpoint,
+    CheckpointOptions,
+    MaxShardSizePolicy,
+    Module,
+    StorageError,
+    UnsupportedError,
+    Variable,
+)
 from milepost.storage import MemoryStorage
 
 
@@ -264,3 +272,10 @@ def test_a_status_does_not_follow_later_changes_of_the_options(tmp_path):
     status = live.read(path, options)
     options.allow_unsaved.clear()
     status.assert_existing_objects_matched()
+
+
+def test_a_switch_that_is_neither_true_nor_false_is_named():
+    with pytest.raises(UnsupportedError) as caught:
+        CheckpointOptions(enable_async="yes")
+    assert caught.value.key == "enable_async"
+    assert "yes" in caught.value.found

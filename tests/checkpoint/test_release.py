@@ -242,3 +242,18 @@ def test_an_object_without_values_that_the_program_lacks_keeps_no_file_open(pref
     status = live.read(path)
     assert open_files(tmp_path) == []
     status.assert_consumed()
+
+
+def test_a_restore_that_a_later_one_supersedes_lets_go_of_its_files_with_its_status(tmp_path):
+    for number in (1, 2):
+        Checkpoint(x=Variable(float(number))).write(tmp_path / str(number) / "ckpt")
+    live = Checkpoint()
+    earlier = live.read(tmp_path / "1" / "ckpt")
+    later = live.read(tmp_path / "2" / "ckpt")
+    assert open_files(tmp_path / "1") != []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnrestoredWarning)
+        del earlier
+    assert open_files(tmp_path / "1") == []
+    assert open_files(tmp_path / "2") != []
+    later.expect_partial()

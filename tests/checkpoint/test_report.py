@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, MismatchError, Module, Outcome, Variable
+from milepost import Checkpoint, MismatchError, Module, Outcome, SlotOwner, Variable
 from tests.objects import module
 
 
@@ -152,3 +152,24 @@ def test_what_is_missing_is_named_also_after_a_member_that_came_later(prefix):
     live.x.append(np.ones(3))
     missing = [entry.key for entry in status.report() if entry.outcome is Outcome.MISSING]
     assert missing == ["m/w/.ATTRIBUTES/VARIABLE_VALUE"]
+
+
+def test_a_missing_value_is_told_besides_a_member_that_came_later(prefix):
+    path = Checkpoint(members=[1.5]).write(prefix)
+    live = Checkpoint(members=[1.0], net=module(lacking=Variable(2.0)))
+    status = live.read(path)
+    live.members.append(7)
+    assert [entry.key.partition("/.")[0] for entry in status.report().missing] == ["net/lacking"]
+
+
+def test_a_slot_variable_that_was_made_again_counts_as_the_one_before(prefix):
+    def made():
+        owner, variable = SlotOwner(), Variable(1.0)
+        owner.add_slot(variable, "m")
+        return Checkpoint(owner=owner, variable=variable)
+
+    live = made()
+    status = live.read(made().write(prefix))
+    live.owner.drop_slot(live.variable, "m")
+    live.owner.add_slot(live.variable, "m")
+    assert set(outcomes(status).values()) == {"matched"}

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 import weakref
 
 import pytest
 
 from milepost.bundle.parallel import for_each
 from milepost.collector import collection_paused
+from milepost.engine import background
 from milepost.engine.background import BackgroundWriter
 from milepost.errors import MilepostWarning, StorageError
 from milepost.forks import ForkableLock
@@ -371,3 +373,28 @@ def test_a_writer_that_goes_tells_its_failure():
     writer._jobs[0].call.wait()
     with pytest.warns(MilepostWarning, match="nothing was saved: failed"):
         del writer
+
+
+class RemovedMeanwhile(list[object]):
+    """Jobs that another thread removes while this one looks at them."""
+
+    def remove(self, job):
+        raise ValueError
+
+
+def test_a_failure_is_told_once():
+    writer = BackgroundWriter()
+
+    def fail():
+        raise ValueError("failed")
+
+    writer.submit(fail)
+    (job,) = jobs = writer._jobs
+    job.call.wait()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        background._tell(RemovedMeanwhile([job]))
+    assert told == []
+    with pytest.raises(ValueError, match="failed"):
+        writer.wait()
+    assert jobs == []

@@ -102,3 +102,10 @@ def test_points_are_offered_if_they_match_as_much_as_another_argument():
 
 def test_nothing_is_offered_if_no_value_fits_another():
     assert offered(entries({"a": "2"}, {"b": "3"})) == ""
+
+
+def test_a_beginning_of_several_levels_and_names_that_wrappers_add_are_offered_as_expressions():
+    parts = ((name.rpartition("."), shape) for name, shape in DOTTED.items())
+    saved = {f"trunk.body.{above}.base_layer.{name}": shape for (above, _, name), shape in parts}
+    translation = Translation(eval(offered(entries(saved, LIVE)).removeprefix("rename=")))
+    assert {translation.live_name(name).replace(".", "/") for name in saved} == set(LIVE)

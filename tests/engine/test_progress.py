@@ -25,7 +25,7 @@ def test_what_is_read_twice_or_pads_does_not_run_ahead_of_its_stage(told):
         for _ in range(2):
             with report.stage():
                 count(20)
-                count(60)
+                count(40)
         report.finish()
     assert [each.bytes_done for each in told] == [0, 25, 50, 75, 100]
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from milepost.engine.series import is_inside, no_checkpoint_error, with_checkpoint
+from milepost.engine.series import is_inside, known_checkpoints, no_checkpoint_error, with_checkpoint
 from milepost.engine.state_format import CheckpointState
 from milepost.storage import LocalStorage
 
@@ -75,3 +75,12 @@ def test_another_path_to_the_directory_is_the_directory(saved, tmp_path):
     assert is_inside(STORAGE, str(tmp_path / "run"), prefix)
     assert is_inside(STORAGE, str(tmp_path / "link"), prefix)
     assert not is_inside(STORAGE, str(tmp_path), prefix)
+
+
+def test_a_file_beside_the_directory_whose_name_begins_like_its_name_is_not_in_it(saved, tmp_path):
+    """A checkpoint that was moved into the directory is found there."""
+    moved = saved("run/run-1", 100)
+    (tmp_path / "run" / "checkpoint").write_text(f'model_checkpoint_path: "{tmp_path}/run-1"\n')
+    state = known_checkpoints(STORAGE, str(tmp_path / "run"))
+    assert state is not None
+    assert state.model_checkpoint_path == moved

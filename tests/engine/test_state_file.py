@@ -133,6 +133,12 @@ class TestGet:
         with pytest.raises(StateFileError, match="rename that directory"):
             update_checkpoint_state(tmp_path, tmp_path / "ckpt-1")
 
+    def test_a_named_pipe_is_no_state_file(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "checkpoint")
+        with pytest.raises(StateFileError) as caught:
+            get_checkpoint_state(tmp_path)
+        assert (caught.value.expected, caught.value.found) == ("a file", "not a regular file")
+
     @pytest.mark.parametrize(
         ("directory", "joined"), [("d", "d/ckpt-1"), ("d/", "d/ckpt-1"), (".", "./ckpt-1"), ("", "ckpt-1")]
     )

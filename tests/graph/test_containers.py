@@ -2,6 +2,7 @@
 
 import collections
 import copy
+import heapq
 import json
 import pickle
 from typing import NamedTuple
@@ -323,3 +324,10 @@ def test_only_views_are_brought_to_the_same_members():
     plain = [1]
     agree(plain)
     assert plain == [1]
+
+
+def test_a_member_that_c_code_has_added_to_a_view_is_its_last():
+    program = [1, 2]
+    view = Checkpoint(members=program).members
+    heapq.heappush(view, 3)
+    assert view[-1] == 3

@@ -65,7 +65,7 @@ class _Group:
     tickets: list[int]
     has_destinations: bool = False
     has_new: bool = False
-    staged: bool = True
+    staged: bool = False
     data: bytes | None = None
 
 
@@ -251,7 +251,7 @@ class Fetch:
                     self._kept[ticket] = array.copy()
                 elif self._once:
                     destination[...] = array
-        if group.has_destinations and group.staged and not self._once:
+        if group.staged and not self._once:
             group.data = data
 
     def _arrays(self, group: _Group, data: bytes) -> Iterator[tuple[int, Array]]:

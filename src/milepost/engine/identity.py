@@ -123,7 +123,7 @@ def last_restore(obj: Any) -> int:
         return 0
     kept = _kept.get(id(obj))
     holder = kept[0]() if kept is not None else None
-    return holder.uid if holder is not None and holder.kept.get(id(obj)) is obj else 0
+    return holder.uid if holder is not None else 0  # it keeps the object, so no other one has its identity
 
 
 def remember_restore(obj: Any, uid: int, bindings: Bindings | None = None) -> int:

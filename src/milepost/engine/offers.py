@@ -127,8 +127,9 @@ def _expressions(saved: Mapping[_Names, str], live: Mapping[_Names, str]) -> lis
     expressions = [(rf"(^|[./])(?:(?:{'|'.join(removed)})[./])+", r"\1")] if removed else []
     begin = "" if plain_saved.keys() & plain_live.keys() else None
     if begin is None:
-        for old, new in list(_mapping(plain_saved, plain_live, dotted=True).items())[:1]:
-            expressions.append((rf"^{re.escape(old)}(?:[./]|$)" if old else "^", f"{new}/" if new else ""))
+        for old, new in list(_mapping(plain_saved, plain_live, dotted=False).items())[:1]:
+            levels = re.escape(old).replace("/", "[./]")
+            expressions.append((rf"^{levels}(?:[./]|$)" if old else "^", f"{new}/" if new else ""))
     known: set[str] = set()  # of two levels below one name, a saved value can take one
     for name, parents in sorted(added.items()):
         fresh = sorted(parents - known)

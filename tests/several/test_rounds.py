@@ -285,6 +285,24 @@ def test_who_was_too_late_to_meet_the_others_hears_it_and_takes_part_in_the_next
     assert seen == {0: [absent, [0, 1]], 1: [late, [0, 1]]}
 
 
+def test_who_came_hears_who_did_not(tmp_path):
+    sessions = sessions_in(tmp_path, 3)
+    seen = [""] * 2
+
+    def run(rank):
+        try:
+            Rounds(sessions[rank], "test", 0.3).meet()
+        except CoordinationError as error:
+            seen[rank] = error.problem
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [f"process 2 of 3 did not answer, and {who} gave up" for who in ("this process", "process 0")]
+
+
 def test_messages_of_earlier_operations_are_removed(tmp_path):
     coordinators = [FileCoordinator(tmp_path, rank, 2) for rank in range(2)]
     sessions = [Session(coordinator) for coordinator in coordinators]

@@ -73,6 +73,10 @@ class TestEveryPathOfIt:
         """It has no counter, and lacks none."""
         milepost.Checkpoint(module()).restore(path).assert_existing_objects_matched()
 
+    def test_says_nothing_where_values_were_restored(self, path, recwarn):
+        milepost.Checkpoint(module()).restore(path)
+        assert not [each for each in recwarn if issubclass(each.category, UnrestoredWarning)]
+
     @pytest.mark.parametrize("command", ["ls", "show", "verify", "graph"])
     def test_is_shown(self, path, command, capsys):
         assert main([command, path]) == 0

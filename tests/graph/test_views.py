@@ -569,3 +569,14 @@ def test_a_member_that_the_program_exchanges_is_exchanged_in_the_memory_of_the_v
     original["a"] = [7]
     assert list(view.items()) == [("a", [7]), ("b", [2])]
     assert dict.__getitem__(view, "a") == [7]
+
+
+def test_a_dict_that_a_function_in_c_appends_to_a_view_is_the_one_that_a_restore_changes(tmp_path):
+    original = [{"a": 1}]
+    checkpoint = Checkpoint(items=original)
+    path = Checkpoint(items=[{"a": 1}, {"a": 2}]).write(tmp_path / "ckpt")
+    appended = {"b": 3}
+    list.append(checkpoint.items, appended)
+    checkpoint.read(path)
+    assert original[1] is appended
+    assert appended == {"a": 2, "b": 3}

@@ -247,7 +247,9 @@ class ListWrapper(_Wrapper, list[Any]):
                 return
         if not _are_same(mine, former):  # a function in C has changed the memory of this view
             if len(former) == len(original) and all(map(_shows, former, original)):
+                self._former = mine = [self._shown(each) for each in mine]  # what it has put there has no view yet
                 self._original[:] = map(_given, mine)
+                list.__setitem__(self, slice(None), mine)
                 return
             warn(
                 "a list in a checkpoint or module was changed by the program, and its view by a function that calls none of its "

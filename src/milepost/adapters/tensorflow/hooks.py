@@ -52,12 +52,14 @@ class _Hook:
     def _original(self) -> Any:
         return _method(self._owner(), self._name)
 
+    def _living(self) -> list[Any]:
+        return [holder for reference in self.holders if (holder := reference()) is not None]
+
     def _admit(self, name: Any, child: Any) -> None:
-        for holder in [reference() for reference in self.holders]:
-            if holder is not None:
-                admit(holder, name, child)
-                if isinstance(name, str) and is_layer_name(name) and deferred_on(holder):
-                    hook_until_built(child, holder)
+        for holder in self._living():
+            admit(holder, name, child)
+            if isinstance(name, str) and is_layer_name(name) and deferred_on(holder):
+                hook_until_built(child, holder)
         self._look_at_models(child)
 
     def _look_at_models(self, child: Any = None) -> None:
@@ -113,9 +115,8 @@ class _NetworkHook(_Hook):
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         self._original()(*args, **kwargs)
-        for holder in [reference() for reference in self.holders]:
-            if holder is not None:
-                look_again(holder)
+        for holder in self._living():
+            look_again(holder)
         self._look_at_models()
 
 
@@ -124,13 +125,12 @@ class _BuildHook(_Hook):
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         self._original()(*args, **kwargs)
-        for holder in [reference() for reference in self.holders]:
-            if holder is not None:
-                look_again(holder)
-                if (adapter := adapter_of(holder)) is not None:
-                    adapter.on_restored(
-                        holder
-                    )  # computes what follows from the values, after building has made its attributes
+        for holder in self._living():
+            look_again(holder)
+            if (adapter := adapter_of(holder)) is not None:
+                adapter.on_restored(
+                    holder
+                )  # computes what follows from the values, after building has made its attributes
         _unhook(self._owner(), self.holders)
 
 

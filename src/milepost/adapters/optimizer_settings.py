@@ -12,6 +12,8 @@ NO_STATE: Final = frozenset({"params", "param_names", "fused", "foreach", "captu
 """Members of a parameter group that are not state: its parameters, and how a step is computed."""
 STRIDES: Final = "strides"
 """The local name of the strides of a tensor in the state."""
+EMPTY: Final = "{}"
+"""The name of the slot variable that stands for the state of a parameter that is an empty dict."""
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.adapters.optimizer_settings import NO_STATE, STRIDES, as_setting
+from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, STRIDES, as_setting
 from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item, levels
@@ -134,7 +134,11 @@ class OptimizerState:
             return
         for saved, parameter in self._parameters.items():
             item = _at(self._item.children[STATE], saved)
-            for name, child in item.children.items() if item is not None else ():
+            if item is None:
+                continue
+            if isinstance(item.value, Mapping) and not item.value:
+                yield parameter, EMPTY, _packed(item.key, {})
+            for name, child in item.children.items():
                 yield parameter, name, self._state(name, child, parameter)
 
     def common(self) -> dict[str, Values]:

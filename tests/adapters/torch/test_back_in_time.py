@@ -212,6 +212,69 @@ def test_common_state_is_put_back_in_its_order_if_the_restore_fails(tmp_path, mo
     assert list(optimizer.state.items()) == [("other", 3), ("second", 4), ("first", 5)]
 
 
+class Partly(torch.optim.Optimizer):  # type: ignore[name-defined]
+    """Has state for matrices alone, and touches that of all, as programs do with ``self.state[parameter]``."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+
+    def step(self):
+        for parameter in self.param_groups[0]["params"]:
+            state = self.state[parameter]
+            if parameter.ndim > 1:
+                state["sum"] = state.get("sum", 0) + parameter.detach()
+
+
+def with_partly():
+    net, _ = made()
+    return net, Partly(net.parameters())
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "torch.save"])
+@pytest.mark.parametrize("live", ["fresh", "other state"])
+def test_an_empty_state_of_a_parameter_comes_back(tmp_path, kind, live):
+    net, optimizer = with_partly()
+    optimizer.step()
+    saved = copy.deepcopy(optimizer.state_dict())
+    if kind == "checkpoint":
+        path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")
+    else:
+        path = str(tmp_path / "c.pt")
+        torch.save({"net": net.state_dict(), "optimizer": saved}, path)
+    net, optimizer = with_partly()
+    if live == "other state":
+        for parameter in net.parameters():
+            optimizer.state[parameter] = {} if parameter.ndim > 1 else {"other": torch.ones(2)}
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path).assert_consumed().assert_existing_objects_matched()
+    assert str(sorted(optimizer.state_dict()["state"].items())) == str(sorted(saved["state"].items()))
+
+
+def test_an_empty_state_that_was_not_saved_is_removed(tmp_path):
+    net, optimizer = with_partly()
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    path = checkpoint.write(tmp_path / "c")
+    optimizer.step()
+    checkpoint.write(tmp_path / "later")
+    for parameter in net.parameters():
+        optimizer.state[parameter].setdefault("sum", 1)
+    checkpoint.read(path).assert_consumed()
+    assert not optimizer.state
+
+
+def test_empty_states_are_put_back_if_the_restore_fails(tmp_path, monkeypatch):
+    net, optimizer = with_partly()
+    optimizer.step()
+    path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")
+    net, optimizer = with_partly()
+    for parameter in net.parameters():
+        optimizer.state[parameter] = {} if parameter.ndim > 1 else {"other": torch.ones(2)}
+    before = held(optimizer)
+    monkeypatch.setattr(restoration.Restoration, "_remember", lambda *arguments: 1 / 0)
+    with pytest.raises(milepost.RefusedError):
+        milepost.Checkpoint(net=net, optimizer=optimizer).read(path)
+    assert sorted(held(optimizer)) == sorted(before)
+
+
 def test_a_newer_restore_without_state_ends_the_wait_for_that_of_an_older_one(tmp_path):
     net, optimizer, checkpoint, path, losses = before_the_first_step(tmp_path)
     later = checkpoint.write(tmp_path / "later")

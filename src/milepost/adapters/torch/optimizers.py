@@ -4,6 +4,7 @@
 
     net/weight/.OPTIMIZER_SLOT/optimizer/exp_avg/.ATTRIBUTES/VARIABLE_VALUE      tensors
     net/weight/.OPTIMIZER_SLOT/optimizer/func_evals/.ATTRIBUTES/py_state         other state
+    net/weight/.OPTIMIZER_SLOT/optimizer/{}/.ATTRIBUTES/py_state                 a parameter whose state is an empty dict
     optimizer/param_groups/0/lr/.ATTRIBUTES/VARIABLE_VALUE                       see `param_groups`
 
 State does not exist before the first step. A restore makes it, with the saved types, shapes and strides, which may differ from the
@@ -27,7 +28,7 @@ from typing import Any, Final
 
 import torch
 
-from milepost.adapters.optimizer_settings import NO_STATE, STRIDES
+from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, STRIDES
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
 from milepost.adapters.torch.first_state import state_of_first_step
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
@@ -43,7 +44,7 @@ from milepost.adapters.torch.shared_parts import shares_between_parts
 from milepost.adapters.torch.steps import watch_step
 from milepost.adapters.torch.tensors import home_of
 from milepost.adapters.torch.unsaved import Unsaved
-from milepost.adapters.torch.views import Part, forget_view, view_of
+from milepost.adapters.torch.views import Part, forget_view, has_view, view_of
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, adapter_of, register
@@ -139,13 +140,17 @@ class OptimizerAdapter(Adapter):
         names: dict[str, None] = {}
         for parameter, state in unwrapped(obj).state.items():
             if isinstance(parameter, torch.Tensor):
-                names.update(dict.fromkeys(state))
+                names.update(dict.fromkeys(state or (EMPTY,)))
         return list(names)
 
     def slot(self, obj: Any, variable: Any, name: str) -> Any:
         obj = unwrapped(obj)
         # Reading a missing key of `state` would add it.
-        if not isinstance(variable, torch.Tensor) or variable not in obj.state or name not in obj.state[variable]:
+        if not isinstance(variable, torch.Tensor) or variable not in obj.state:
+            return None
+        if name == EMPTY:
+            return None if obj.state[variable] else _empty(obj, variable)
+        if name not in obj.state[variable]:
             return None
         value = obj.state[variable][name]
         if not isinstance(value, torch.Tensor) or isinstance(obj, _CHANGING) or refusal_of(value) is not None:
@@ -164,6 +169,9 @@ class OptimizerAdapter(Adapter):
         group = _group_of(obj, variable)
         if group is None:
             return None
+        if name == EMPTY:
+            obj.state.setdefault(variable, {})
+            return _empty(obj, variable)
         if TEXT in saved or not saved.keys() - _HINTS or isinstance(obj, _CHANGING):
             obj.state[variable][name] = None
             return _part(obj, variable, name)
@@ -206,9 +214,9 @@ class OptimizerAdapter(Adapter):
 
     def slot_fits(self, obj: Any, variable: Any, name: str, saved: Mapping[str, TensorSpec]) -> bool:
         obj = unwrapped(obj)
-        value = obj.state[variable][name]
-        if isinstance(obj, _CHANGING) or _group_of(obj, variable) is None:
+        if name == EMPTY or isinstance(obj, _CHANGING) or _group_of(obj, variable) is None:
             return True
+        value = obj.state[variable][name]
         if not isinstance(value, torch.Tensor):
             return VARIABLE_VALUE not in saved
         stored = stored_as(value.dtype)
@@ -238,7 +246,7 @@ class OptimizerAdapter(Adapter):
         obj = unwrapped(obj)
         if variable is None:
             return partial(_put_back, obj, _common_state(obj))
-        if variable not in obj.state or name not in obj.state[variable]:
+        if variable not in obj.state:
             return lambda: self.drop_slot(obj, variable, name)
         state = obj.state[variable]
         former = dict(state)
@@ -257,7 +265,9 @@ class OptimizerAdapter(Adapter):
         _order(obj)[:] = map(id, obj.state)
         for parameter, state in obj.state.items():
             if isinstance(parameter, torch.Tensor):
-                for name in state:
+                if state:
+                    forget_view(obj, (id(parameter), EMPTY))
+                for name in state or (EMPTY,):
                     yield parameter, name
         if _COMMON not in saved and _common_state(obj):
             yield None, _COMMON
@@ -267,11 +277,12 @@ class OptimizerAdapter(Adapter):
         if variable is None:
             for key in _common_state(obj):
                 del obj.state[key]
-        elif variable in obj.state:
-            obj.state[variable].pop(name, None)
-            if not obj.state[variable]:
-                del obj.state[variable]
+            return
         forget_view(obj, (id(variable), name))
+        if variable in obj.state:
+            obj.state[variable].pop(name, None)
+            if not obj.state[variable] and not has_view(obj, (id(variable), EMPTY)):
+                del obj.state[variable]
 
     def on_restored(self, obj: Any) -> None:
         inside = unwrapped(obj)
@@ -315,7 +326,7 @@ def _is_saved_whole(optimizer: Any) -> bool:
 def _needs_whole_state(optimizer: Any) -> bool:
     """Whether the present state of an optimizer cannot be divided into slot variables and hyperparameters."""
     if any(
-        type(state) is not dict or not all(type(name) is str for name in state)
+        type(state) is not dict or not all(type(name) is str and name != EMPTY for name in state)
         for key, state in optimizer.state.items()
         if isinstance(key, torch.Tensor)
     ):
@@ -372,6 +383,14 @@ def _part(optimizer: Any, parameter: Any, name: str) -> Part:
         return Part(optimizer, lambda owner: owner.state[parameter][name], put, f"the state {name!r}")
 
     return view_of(optimizer, (id(parameter), name), make)
+
+
+def _empty(optimizer: Any, parameter: Any) -> Part:
+    """The part that stands for the empty state of a parameter."""
+    name = "the empty state of a parameter"
+    return view_of(
+        optimizer, (id(parameter), EMPTY), lambda: Part(optimizer, lambda owner: {}, lambda owner, state: None, name)
+    )
 
 
 def _group_of(optimizer: Any, parameter: Any) -> Any:

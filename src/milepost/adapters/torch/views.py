@@ -39,6 +39,11 @@ def view_of(owner: Any, key: Hashable, make: Callable[..., _T], *arguments: Any)
     return found
 
 
+def has_view(owner: Any, key: Hashable) -> bool:
+    """Whether a view was made, and not forgotten since."""
+    return key in (_views.get(owner) or {})
+
+
 def forget_view(owner: Any, key: Hashable) -> None:
     """Forgets a view, because its part is gone."""
     (_views.get(owner) or {}).pop(key, None)

@@ -24,6 +24,7 @@ from milepost.adapters.coordinators import COORDINATORS
 from milepost.coordination import Coordinator
 from milepost.coordination.polling import poll
 from milepost.errors import CoordinationError
+from milepost.threads import ThreadCall
 
 _POST: Final = b"p"
 _CLEAR: Final = b"c"
@@ -64,7 +65,7 @@ class MPICoordinator:
         self._to_send: deque[tuple[int, bytes]] = deque()  # until the communicator is made
         self._sending: list[tuple[Any, bytes]] = []  # MPI reads the bytes until it is done
         self._receiving: dict[int, deque[tuple[Any, bytearray]]] = {}
-        self._thread: threading.Thread | None = None
+        self._moving: ThreadCall | None = None
 
     def post(self, topic: str, message: bytes) -> None:
         """Posts a message; see `Coordinator.post`."""
@@ -92,9 +93,10 @@ class MPICoordinator:
             receivers = range(1, self.size) if self.rank == 0 else [0]
             self._to_send.extend((receiver, message) for receiver in receivers)
             self._move()
-            if (self._to_send or self._sending) and self._thread is None:
-                self._thread = threading.Thread(target=self._move_all, name="milepost-mpi")
-                self._thread.start()
+            if (self._to_send or self._sending) and self._moving is None:
+                moving = ThreadCall(self._move_all, "milepost-mpi")
+                moving.start()
+                self._moving = moving  # which cannot end before, because it needs the lock
 
     def _move_all(self) -> None:
         """Completes all sends and receives. The interpreter waits for this thread when the program ends."""
@@ -106,7 +108,7 @@ class MPICoordinator:
                 self._move()
                 is_late = end is not None and time.monotonic() > end
                 if is_late or not (self._to_send or self._sending):
-                    self._thread = None
+                    self._moving = None
                     return
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import gc
+import inspect
 import os
 import random
 import shutil
@@ -69,7 +70,8 @@ class _Watch:
             return self._local if frame.f_code.co_filename.startswith(SOURCES) else None
 
         def _local(self, frame: FrameType, event: str, _value: object) -> object:
-            if event in ("line", "return"):
+            # An error at the yield of a generator would leave it without its finally, as no signal does.
+            if event == "line" or (event == "return" and not frame.f_code.co_flags & inspect.CO_GENERATOR):
                 self._event(frame.f_code, frame.f_lineno, event)
             return self._local
 

@@ -240,7 +240,7 @@ def test_loading_does_not_warn_of_a_rename_whose_value_is_left_out(saved):
 @pytest.mark.parametrize(
     ("translation", "left_out", "slot", "expected"),
     [
-        (Translation(ignore=["opt"]), [], "v/.OPTIMIZER_SLOT/opt/m", False),
+        (Translation(ignore=["opt"]), [], "v/.OPTIMIZER_SLOT/opt/m", True),
         (Translation(ignore=["v"]), [], "v/.OPTIMIZER_SLOT/opt/m", True),
         (Translation(), ["v/.ATTRIBUTES/VARIABLE_VALUE"], "v/.OPTIMIZER_SLOT/opt/m", True),
         (Translation(), ["w/.ATTRIBUTES/VARIABLE_VALUE"], "v/.OPTIMIZER_SLOT/opt/m", False),

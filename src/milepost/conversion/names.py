@@ -7,7 +7,6 @@ from typing import Protocol
 
 from milepost.bundle import BundleReader
 from milepost.engine.translation import Translation
-from milepost.graph.keys import SLOT
 
 
 class Naming(Protocol):
@@ -43,8 +42,8 @@ class GivenNames:
 class NewNames:
     """Gives values their new names.
 
-    A value is left out if ``ignore`` has its saved or its new name, or ``only`` has neither. A slot variable belongs to its optimizer as well
-    as to its variable, so it is there only if both are.
+    A value is left out if ``ignore`` has its saved or its new name, or ``only`` has neither. What that means for slot variables, `Translation`
+    says.
 
     Args:
         translation: What the user says.
@@ -64,23 +63,16 @@ class NewNames:
 
     def __call__(self, name: str) -> str | None:
         """The new name of a value, by its saved name; None if it is left out."""
-        variable, marker, optimizer = name.partition(SLOT)
-        parts = [self._of(part) for part in ((variable, optimizer) if marker else (name,))]
-        known = [part for part in parts if part is not None]
-        return marker.join(known) if len(known) == len(parts) else None
+        new = self._renaming.live_path(name, dotted=self._dotted)
+        names = [name] if new is None else [name, new]
+        for selection in (self._ignoring, self._only):
+            for each in names:
+                selection.unused.met_live(each)
+        if new is None or any(map(self._ignoring.leaves_alone, names)):
+            return None
+        return new if any(not self._only.leaves_alone(each, counter=True) for each in names) else None
 
     def warn_of_unused(self, reader: BundleReader) -> None:
         """Warns of what the user says and what is in no name of the file. All values have got their names before."""
         for translation in (self._renaming, self._ignoring, self._only):
             translation.warn_of_unused(reader, dotted=self._dotted)
-
-    def _of(self, name: str) -> str | None:
-        new = self._renaming.live_name(name, dotted=self._dotted)
-        for selection in (self._ignoring, self._only):
-            for each in (name, new):
-                if each is not None:
-                    selection.unused.met_live(each)
-        if new is None or self._ignoring.leaves_alone(name) or self._ignoring.leaves_alone(new):
-            return None
-        is_wanted = any(not self._only.leaves_alone(each, counter=True) for each in (name, new))
-        return new if is_wanted else None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from milepost.bundle import BundleReader, CastingReader, is_castable, may_round
 from milepost.engine.report import Entry, Outcome, Report
 from milepost.engine.take import Take
-from milepost.engine.translation import AS_SAVED, Translation
+from milepost.engine.translation import AS_SAVED, Translated, Translation
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MismatchError
-from milepost.graph.adapter import Value
+from milepost.graph.adapter import Value, adapter_during
 from milepost.graph.contract.operation import Operation
-from milepost.graph.keys import ATTRIBUTES
+from milepost.graph.keys import ATTRIBUTES, unescape
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.places import PlainLeaf
 from milepost.graph.plain.values import SHOWN_NONE
@@ -23,6 +23,7 @@ from milepost.tensor.spec import format_shape
 
 _MOST_LISTED: Final = 10
 _SHAPE_TOO: Final = "the shape differs too"
+_SLOTS: Final = "its slot variables would be restored"
 
 
 def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation) -> None:
@@ -94,6 +95,37 @@ def check(
     return size
 
 
+def check_variables(
+    operation: Operation,
+    reader: BundleReader,
+    bindings: Mapping[int, Any],
+    translated: Translated,
+) -> None:
+    """Checks that variables which keep their values have the shapes of the saved ones, whose slot variables they get.
+
+    Args:
+        operation: The restore, or the operation in which the objects came.
+        reader: The open checkpoint.
+        bindings: The live objects by node.
+        translated: The changes that the restore makes.
+
+    Raises:
+        MismatchError: Some have other shapes.
+    """
+    problems = []
+    for node, values in translated.variables.items():
+        variable = bindings.get(node)
+        adapter = None if variable is None else adapter_during(operation, variable)
+        live = {} if adapter is None else {value.name: value for value in adapter.values(variable)}
+        for saved in values:
+            value = live.get(unescape(saved.name))
+            if value is not None and saved.key in reader and reader.spec(saved.key).shape != value.shape:
+                spec = live_spec(operation, value, variable)
+                problems.append(Entry(Outcome.WRONG_SHAPE, saved.key, str(reader.spec(saved.key)), spec, _SLOTS))
+    if problems:
+        raise _mismatch(reader.prefix, problems, translated.translation, castable=False)
+
+
 def live_spec(operation: Operation, value: Value, obj: Any) -> str:
     """Element type and shape of a value of a live object, as reports show them. None is called so."""
     if type(obj) is PlainLeaf and operation.held[obj] is None:
@@ -126,7 +158,7 @@ def _remedy(problems: Sequence[Entry], translation: Translation, castable: bool)
         translation: The changes that the restore makes.
         castable: Whether ``cast`` would convert all of other element types.
     """
-    names = [translation.live_name(entry.key.partition(ATTRIBUTES)[0]) or entry.key for entry in problems]
+    names = [translation.live_path(entry.key.partition(ATTRIBUTES)[0]) or entry.key for entry in problems]
     ignored = list(dict.fromkeys(names))
     if len(ignored) > 1:
         ignored = list(dict.fromkeys(re.sub(r"[./][^./]*$", "", name) for name in ignored))

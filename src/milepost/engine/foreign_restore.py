@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,10 +19,13 @@ from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated, Translation
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
+from milepost.foreign.items import walked
+from milepost.foreign.optimizers import GROUPS, STATE
 from milepost.graph.contract.operation import Operation
-from milepost.graph.keys import tensor_key
+from milepost.graph.keys import SLOT, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.selection import paths_of_optimizers, selected
 from milepost.graph.traversal import walk
 
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
@@ -155,10 +158,15 @@ def foreign_restoration(
         MilepostError: No object graph can be made of the file. The error names the file.
     """
     try:
-        live_name = partial(translation.live_name, dotted=reader.packs)
-        left_out = reader.rename(live_name) if translation.renames else []
+        optimizers = paths_of_optimizers(live) if translation.renames else frozenset()
+        left_out = reader.rename(_new_names(reader, optimizers, translation)) if translation.renames else []
         builder = GraphBuilder(reader, live)
-        graph = builder.build()
+        graph, translated = builder.build(), Translated(translation, left_out)
+        if translation.selects:
+            below = tuple(f"{path}/" for path in optimizers)
+            found = selected(graph, partial(_takes, translation, below), translation.ignores)
+            graph = found.graph
+            translated = Translated(translation, [*left_out, *found.left_out], variables=found.variables)
     except MilepostError as error:
         raise error.with_context(file=reader.prefix) from None
     return ForeignRestoration(
@@ -168,8 +176,42 @@ def foreign_restoration(
         Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
         () if any(map(_STATE.search, left_out)) else builder.optimizers,
         rounds,
-        Translated(translation, left_out),
+        translated,
     )
+
+
+def _new_names(
+    reader: ForeignReader, optimizers: Collection[str], translation: Translation
+) -> Callable[[str], str | None]:
+    """The function that gives each value its name, or None if it is left out.
+
+    Hyperparameters say what the state of an optimizer belongs to. So they are left out later (`_takes`), unless all of the state is.
+    """
+    names = {
+        item.key: translation.live_path(item.key, dotted=reader.packs) for item in walked(reader.root) if item.is_leaf
+    }
+    taken = {key for key, name in names.items() if name is not None and translation.takes(name)}
+    needed = tuple(
+        f"{path}/{GROUPS}/"
+        for path in map(_plain, optimizers)
+        if any(_plain(names[key] or "").startswith(f"{path}/{STATE}/") for key in taken)
+    )
+
+    def new_name(key: str) -> str | None:
+        name = names[key] if key in names else translation.live_path(key, dotted=reader.packs)
+        is_taken = key in taken if key in names else name is not None and translation.takes(name)
+        return name if is_taken or (name is not None and _plain(name).startswith(needed)) else None
+
+    return new_name
+
+
+def _takes(translation: Translation, optimizers: tuple[str, ...], path: str) -> bool:
+    """Whether a value of the graph is taken. The names of all but optimizers and slot variables were looked at before."""
+    return not (SLOT in path or path.startswith(optimizers)) or translation.takes(path)
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "/")
 
 
 def names_compared(reader: ForeignReader, live: LiveGraph) -> str:

@@ -42,6 +42,7 @@ from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.renaming import renamed
+from milepost.graph.selection import paths_of_optimizers, selected
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
 from milepost.storage.paths import check_not_empty
@@ -250,16 +251,20 @@ def _prepared(
     refuse_lost_values(reader, graph, operation)
     translated = UNTRANSLATED
     if translation is not AS_SAVED:
-        graph, translated = _translated(graph, translation)
+        graph, translated = _translated(graph, translation, operation)
     restoration = Restoration(reader, graph, options, rounds=rounds, translated=translated)
     return _Prepared(restoration, operation, lambda: CheckpointLoadStatus(restoration, view))
 
 
-def _translated(graph: ObjectGraph, translation: Translation) -> tuple[ObjectGraph, Translated]:
-    if not translation.renames:
-        return graph, Translated(translation)
-    changed, left_out = renamed(graph, translation.live_name)
-    return changed, Translated(translation, left_out, graph.nones().intersection(left_out))
+def _translated(graph: ObjectGraph, translation: Translation, operation: Operation) -> tuple[ObjectGraph, Translated]:
+    nones = graph.nones()
+    graph, left_out = renamed(graph, translation.live_path) if translation.rename else (graph, [])
+    if not translation.selects:
+        return graph, Translated(translation, left_out, nones.intersection(left_out))
+    optimizers = paths_of_optimizers(walk(operation, slots=False))
+    found = selected(graph, translation.takes, translation.ignores, optimizers)
+    left_out += found.left_out
+    return found.graph, Translated(translation, left_out, nones.intersection(left_out), found.variables)
 
 
 def _prepared_saved_model(
@@ -274,7 +279,7 @@ def _prepared_saved_model(
     exported = is_exported(graph)
     lists = exported_lists(graph, operation.root) if exported else []
     names = {name for name, _ in lists}
-    graph, translated = _translated(graph, translation)
+    graph, translated = _translated(graph, translation, operation)
     restoration = Restoration(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
 
     def status() -> LoadStatus:

@@ -383,7 +383,7 @@ class MatchedRestore(WatchedRestore):
                 continue
             if is_at_or_below(live.paths[number], self._allow_unsaved):
                 continue
-            if identity not in bound and self._translated.translation.leaves_alone(path):
+            if self._translated.translation.leaves_alone(path):
                 if not only_unrestored:
                     keys = [
                         (tensor_key(path, value.name), live_spec(operation, value, live.objects[number]))

@@ -27,7 +27,7 @@ from milepost.deferred.table import (
     supersede,
 )
 from milepost.engine import unasked
-from milepost.engine.check import cast
+from milepost.engine.check import cast, check_variables
 from milepost.engine.deliver import deliver
 from milepost.engine.identity import last_restore
 from milepost.engine.match import Match
@@ -266,6 +266,8 @@ class Restoration(MatchedRestore):
             size = check_reshaped(
                 operation, self.reader, match.takes, holders, self._translated.translation, self.graph
             )
+            if self._translated.variables:
+                check_variables(operation, self.reader, match.bindings, self._translated)
             if pause is not None and size > QUICK:
                 pause.end()
             if match.deferred:

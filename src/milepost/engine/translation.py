@@ -6,6 +6,14 @@
 
 A saved name is what `milepost.list_variables` shows, without what follows ``/.ATTRIBUTES``. In patterns of names ``.`` and ``/`` are the same,
 because PyTorch separates names by ``.`` and checkpoints by ``/``.
+
+A slot variable has two names, because it belongs to a variable and to an optimizer::
+
+    net/weight/.OPTIMIZER_SLOT/optimizer/exp_avg     below its variable, as in the file
+    optimizer/state/exp_avg                          below its optimizer, as PyTorch calls it
+
+``ignore`` leaves it out if it names either, and so does ``ignore`` of the variable or of the whole optimizer. ``only`` and ``cast`` do not
+mean the slot variables when they name a variable: they name the optimizer, or the slot variable itself.
 """
 
 from __future__ import annotations
@@ -20,7 +28,8 @@ from milepost.bundle import BundleReader
 from milepost.engine.arguments import wrong
 from milepost.engine.unused_names import UnusedNames, warn_of_unused_name
 from milepost.errors import MilepostError, UntrackableError
-from milepost.graph.keys import ATTRIBUTES, SLOT
+from milepost.graph.keys import ATTRIBUTES, SLOT, names_of
+from milepost.graph.nodes import SavedValue
 
 Rename = Mapping[str, str] | Sequence[tuple[str, str]] | Callable[[str], str | None]
 """New names of saved values; see `milepost.Checkpoint.restore`."""
@@ -120,7 +129,12 @@ class Translation:
     @property
     def renames(self) -> bool:
         """Whether any name may change, or any value be left out."""
-        return bool(self.rename or self.ignore or self.only is not None)
+        return bool(self.rename) or self.selects
+
+    @property
+    def selects(self) -> bool:
+        """Whether ``ignore`` or ``only`` may leave any value out."""
+        return bool(self.ignore or self.only is not None)
 
     def live_name(self, name: str, *, dotted: bool = False) -> str | None:
         """The name of the live object for a saved value, or None if the value is left out.
@@ -132,24 +146,44 @@ class Translation:
         Raises:
             UntrackableError: The program's function raised an error, or returned no name.
         """
-        self.unused.met_saved(name)
-        new = self._renamed(name, dotted=dotted)
-        if new is None:
-            return None
-        self.unused.met_live(new)
-        return None if self.leaves_alone(new) else new
+        new = self.live_path(name, dotted=dotted)
+        return new if new is not None and self.takes(new) else None
+
+    def live_path(self, path: str, *, dotted: bool = False) -> str | None:
+        """The live path of a saved object or slot variable, or None if ``rename`` leaves it out.
+
+        A function as ``rename`` is not asked for the optimizer of a slot variable, which has no value. Arguments and errors are those of
+        `live_name`.
+        """
+        variable, is_slot, below = path.partition(SLOT)
+        self.unused.met_saved(variable)
+        new = self._renamed(variable, dotted=dotted)
+        if new is None or not is_slot:
+            return new
+        if not callable(self.rename):
+            self.unused.met_saved(below)
+            below = self._renamed(below, dotted=dotted) or below
+        return f"{new}{SLOT}{below}"
+
+    def takes(self, path: str) -> bool:
+        """Whether the live object at a path takes a saved value, as far as ``ignore`` and ``only`` say."""
+        self.unused.met_live(path)
+        return not self.leaves_alone(path)
 
     def leaves_alone(self, path: str, *, counter: bool = False) -> bool:
         """Whether the live object at a path keeps what it has.
 
         Args:
-            path: The path.
+            path: The path of an object or a slot variable.
             counter: Whether ``only`` concerns the ``save_counter``, too.
         """
-        plain = path.replace(".", "/")
-        if self._ignored is not None and self._ignored.match(plain):
+        if self.ignores(path):
             return True
-        return self._wanted is not None and (counter or plain != SAVE_COUNTER) and not self._wanted.match(plain)
+        return self._wanted is not None and (counter or path != SAVE_COUNTER) and not _means(self._wanted, path)
+
+    def ignores(self, path: str) -> bool:
+        """Whether ``ignore`` names the live object at a path."""
+        return self._ignored is not None and any(self._ignored.match(_plain(name)) for name in names_of(path))
 
     def warn_of_unused(
         self, reader: BundleReader, live: Callable[[], Iterable[str]] | None = None, *, dotted: bool = False
@@ -161,14 +195,14 @@ class Translation:
             live: Returns the paths of the live objects. None if values are only loaded.
             dotted: As for `live_name`.
         """
-        self.unused.warn(reader, partial(self._renamed, dotted=dotted), live)
+        self.unused.warn(reader, partial(self.live_path, dotted=dotted), live)
 
     def casts(self, key: str) -> bool:
         """Whether the numbers of a saved value are converted to the element type of the live object."""
         if self._cast is None:
             return bool(self.cast)
-        name = self._renamed(key.partition(ATTRIBUTES)[0])
-        return name is not None and self._cast.match(name.replace(".", "/")) is not None
+        path = self.live_path(key.partition(ATTRIBUTES)[0])
+        return path is not None and _means(self._cast, path)
 
     def _renamed(self, name: str, *, dotted: bool = False) -> str | None:
         for prefix in self._prefixes:
@@ -189,6 +223,18 @@ class Translation:
             if count:
                 self.unused.replaced(pattern)
         return name
+
+
+def _plain(path: str) -> str:
+    """A path in the form in which it is compared with patterns."""
+    return path.replace(".", "/")
+
+
+def _means(pattern: re.Pattern[str], path: str) -> bool:
+    """Whether a pattern of ``only`` or ``cast`` means the object at a path. That of a variable does not mean its slot variables."""
+    own, *below = (bool(pattern.match(_plain(name))) for name in names_of(path))
+    variable, is_slot, _ = path.partition(SLOT)
+    return any(below) or (own and not (is_slot and pattern.match(_plain(variable))))
 
 
 def _called(rename: Callable[[str], Any], name: str) -> str | None:
@@ -281,14 +327,16 @@ class Translated:
         translation: The translation.
         left_out: The keys of the saved values that it leaves out.
         nones: The keys of those of them that stand for None.
+        variables: By node, the values of variables that are left out although their slot variables are not.
     """
 
     translation: Translation = AS_SAVED
     left_out: Sequence[str] = ()
     nones: frozenset[str] = frozenset()
+    variables: Mapping[int, Sequence[SavedValue]] = field(default_factory=dict)
 
     def leaves_alone(self, slot: str) -> bool:
-        """Whether the slot variable at a path keeps what it has: the arguments leave out its variable, or itself.
+        """Whether the slot variable at a path keeps what it has: the arguments leave it out, or its variable.
 
         Args:
             slot: The path. If ``rename`` leaves out the variable, its saved name counts as its live one.

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
 from milepost.errors import UnrestoredWarning, warn
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, names_of
 
 _MOST_COMPARED: Final = 5000
 """The largest number of names to compare with one that names nothing. More would take seconds."""
@@ -94,10 +94,10 @@ class UnusedNames:
         """Records that a function has returned a name."""
         self._function_leaves_out = False
 
-    def met_live(self, name: str) -> None:
-        """Records the names of ``ignore``, ``only`` and ``cast`` that name a live value."""
-        if self._live:
-            _drop_fitting(self._live, name.replace(".", "/"))
+    def met_live(self, path: str) -> None:
+        """Records the names of ``ignore``, ``only`` and ``cast`` that name the live value at a path."""
+        for each in names_of(path) if self._live else ():
+            _drop_fitting(self._live, each.replace(".", "/"))
 
     def warn(
         self, reader: BundleReader, new_name: Callable[[str], str | None], live: Callable[[], Iterable[str]] | None
@@ -111,13 +111,15 @@ class UnusedNames:
         """
         if not (self._beginnings or self._replacing or self._live or self._function_leaves_out or self._only_is_empty):
             return
-        keys = (key for key in reader.keys() if key not in (OBJECT_GRAPH, METADATA) and SLOT not in key)  # noqa: SIM118 - a reader is not a mapping
+        keys = (key for key in reader.keys() if key not in (OBJECT_GRAPH, METADATA))  # noqa: SIM118 - a reader is not a mapping
         saved = [key.partition(ATTRIBUTES)[0] for key in keys]
         paths: list[str] = []
         if self._live:
             paths = [*filter(None, map(new_name, saved)), *(live() if live is not None else ())]
             for path in paths:
                 self.met_live(path)
+            paths = [path for path in paths if SLOT not in path]
+        saved = [path for path in saved if SLOT not in path]
         for unused in (*self._beginnings, *sorted(self._replacing)):
             self._tell(f"{reader.prefix}: {_of_saved(unused, saved)}")
         for unused in self._live:

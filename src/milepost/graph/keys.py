@@ -23,6 +23,8 @@ from milepost.errors import UntrackableError
 
 ATTRIBUTES: Final = "/.ATTRIBUTES/"
 SLOT: Final = "/.OPTIMIZER_SLOT/"
+_SLOTS: Final = "state"
+"""What the slot variables of an optimizer are called in names below it, as PyTorch calls them."""
 VARIABLE_VALUE: Final = "VARIABLE_VALUE"
 """Local name of the only tensor of a variable or array."""
 _OF_PROCESS: Final = "-of-process-"
@@ -151,3 +153,19 @@ def slot_path(variable_path: str, optimizer_path: str, slot_name: str) -> str:
         'net/l1/bias/.OPTIMIZER_SLOT/optimizer/m'
     """
     return f"{variable_path}{SLOT}{optimizer_path}/{escape(slot_name)}"
+
+
+def names_of(path: str) -> tuple[str, ...]:
+    """The names that a program may use for the object at a path. A slot variable has one below its optimizer, too.
+
+    Example:
+        >>> names_of("net/l1/bias")
+        ('net/l1/bias',)
+        >>> names_of("net/l1/bias/.OPTIMIZER_SLOT/optimizer/m")
+        ('net/l1/bias/.OPTIMIZER_SLOT/optimizer/m', 'optimizer/state/m')
+    """
+    _, is_slot, rest = path.partition(SLOT)
+    if not is_slot:
+        return (path,)
+    optimizer, _, name = rest.rpartition("/")
+    return path, f"{optimizer}/{_SLOTS}/{name}"

@@ -66,6 +66,8 @@ _HINTS: Final = frozenset({STRIDES, GRADIENT, PLAIN})
 _PLAIN: Final = torch.optim.Optimizer
 _CHANGING: Final = torch.optim.LBFGS
 """The class whose state may be a number after one step and a tensor after the next."""
+_OTHER_SHAPES: Final = frozenset({torch.optim.LBFGS, torch.optim.Adafactor})
+"""Optimizers of PyTorch some of whose state has other shapes than its parameter."""
 _WRAPPERS: Final = {
     "accelerate.optimizer.AcceleratedOptimizer": "optimizer",
     "lightning.fabric.wrappers._FabricOptimizer": "_optimizer",
@@ -286,6 +288,7 @@ class OptimizerAdapter(Adapter):
 
     def on_restored(self, obj: Any) -> None:
         inside = unwrapped(obj)
+        _check_shapes(inside)
         if _overrides_loading(inside) and not _is_saved_whole(inside) and not deferred_on(obj):
             _load_again(inside)
         remember(inside)
@@ -332,6 +335,28 @@ def _needs_whole_state(optimizer: Any) -> bool:
     ):
         return True
     return shares_between_parts(optimizer)
+
+
+def _check_shapes(optimizer: Any) -> None:
+    """Checks that state which has dimensions has the shape of its parameter, as it has in most of PyTorch's own optimizers.
+
+    Raises:
+        MismatchError: It has another one, so the next step would fail.
+    """
+    kind = type(optimizer)
+    if not kind.__module__.startswith("torch.optim.") or kind in _OTHER_SHAPES:
+        return
+    for parameter, state in optimizer.state.items():
+        if not isinstance(parameter, torch.Tensor) or is_dtensor(parameter):
+            continue
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor) and value.ndim and value.shape != parameter.shape:
+                raise MismatchError(
+                    "the saved state of an optimizer belongs to a parameter of another shape; nothing was changed",
+                    expected=f"shape {tuple(parameter.shape)}, as the live parameter has it",
+                    found=f"shape {tuple(value.shape)} of {name!r}",
+                    remedy="give the parameter the saved shape, or pass its name as ignore to the restore, which leaves out its state too",
+                )
 
 
 def _overrides_loading(optimizer: Any) -> bool:

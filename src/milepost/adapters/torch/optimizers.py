@@ -66,8 +66,21 @@ _HINTS: Final = frozenset({STRIDES, GRADIENT, PLAIN})
 _PLAIN: Final = torch.optim.Optimizer
 _CHANGING: Final = torch.optim.LBFGS
 """The class whose state may be a number after one step and a tensor after the next."""
-_OTHER_SHAPES: Final = frozenset({torch.optim.LBFGS, torch.optim.Adafactor})
-"""Optimizers of PyTorch some of whose state has other shapes than its parameter."""
+_LIKE_PARAMETERS: Final = frozenset(
+    (
+        "exp_avg",
+        "exp_avg_sq",
+        "max_exp_avg_sq",
+        "exp_inf",
+        "momentum_buffer",
+        "square_avg",
+        "grad_avg",
+        "acc_delta",
+        "sum",
+        "ax",
+    )
+)
+"""State of PyTorch's own optimizers that has the shape of its parameter."""
 _WRAPPERS: Final = {
     "accelerate.optimizer.AcceleratedOptimizer": "optimizer",
     "lightning.fabric.wrappers._FabricOptimizer": "_optimizer",
@@ -338,19 +351,19 @@ def _needs_whole_state(optimizer: Any) -> bool:
 
 
 def _check_shapes(optimizer: Any) -> None:
-    """Checks that state which has dimensions has the shape of its parameter, as it has in most of PyTorch's own optimizers.
+    """Checks the shapes of the state of one of PyTorch's own optimizers.
 
     Raises:
-        MismatchError: It has another one, so the next step would fail.
+        MismatchError: One is not that of its parameter, so the next step would fail.
     """
-    kind = type(optimizer)
-    if not kind.__module__.startswith("torch.optim.") or kind in _OTHER_SHAPES:
+    if not type(optimizer).__module__.startswith("torch.optim."):
         return
     for parameter, state in optimizer.state.items():
-        if not isinstance(parameter, torch.Tensor) or is_dtensor(parameter):
+        if not isinstance(parameter, torch.Tensor) or is_dtensor(parameter) or not isinstance(state, dict):
             continue
-        for name, value in state.items():
-            if isinstance(value, torch.Tensor) and value.ndim and value.shape != parameter.shape:
+        for name in _LIKE_PARAMETERS & state.keys():
+            value = state[name]
+            if isinstance(value, torch.Tensor) and value.shape != parameter.shape:
                 raise MismatchError(
                     "the saved state of an optimizer belongs to a parameter of another shape; nothing was changed",
                     expected=f"shape {tuple(parameter.shape)}, as the live parameter has it",

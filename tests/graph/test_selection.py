@@ -111,10 +111,26 @@ def test_if_its_other_name_is_ignored_a_value_loses_that_name():
 
 def test_an_optimizer_has_its_shortest_name_alone():
     graph = of_training()
-    compiled = (*graph.nodes[:1], graph.nodes[1]._replace(children=edges(a=2, b=3, optimizer=4)), *graph.nodes[2:])
-    for optimizers, expected in (({"optimizer"}, {"a", "b"}), ((), {"a", "b", "rate"})):
+    nodes = (*graph.nodes[:1], graph.nodes[1]._replace(children=edges(a=2, b=3, optimizer=4)), *graph.nodes[2:])
+    before_the_first_step = (*nodes[:4], nodes[4]._replace(slots=()), *nodes[5:])
+    for compiled, optimizers, expected in (
+        (nodes, (), {"a", "b"}),
+        (before_the_first_step, {"optimizer"}, {"a", "b"}),
+        (before_the_first_step, (), {"a", "b", "rate"}),
+    ):
         found = selected(ObjectGraph(compiled), below("model"), never, optimizers)
         assert kept(found.graph).keys() == expected
+
+
+def test_without_live_objects_the_names_in_keys_are_the_only_ones():
+    assert kept(selected(tied(), below("second"), never, as_saved=True).graph) == {}
+    assert kept(selected(tied(), below("first"), never, as_saved=True).graph)["w"] == {"first/w"}
+
+
+def test_without_live_objects_no_variable_stays_without_its_value():
+    found = selected(of_training(), below("model/b/.OPTIMIZER_SLOT/optimizer/m"), never, as_saved=True)
+    assert found.graph.nodes[0].children == edges(optimizer=4)
+    assert found.variables == {3: value("b")}
 
 
 def test_a_graph_that_leads_back_to_itself_is_selected():

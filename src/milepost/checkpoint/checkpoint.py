@@ -257,8 +257,9 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 ``/.ATTRIBUTES/...``.
             ignore: Live names of values that the restore does not change, such as ``"model/head"``. A name includes
                 everything below it; ``*`` stands for any text; ``.`` and ``/`` are the same. Saved values of these
-                names are left out.
-            only: Live names, as for ``ignore``. The restore changes no other values.
+                names are left out. A slot variable is left out with its variable, and with the whole optimizer.
+            only: Live names, as for ``ignore``. The restore changes no other values. Slot variables are restored with their
+                optimizer, not with their variable.
             cast: Whether numbers are converted to the element type of the live object: for all values, or for some live names. The
                 report has the largest relative error of each. A number that the new type does not have is refused.
 

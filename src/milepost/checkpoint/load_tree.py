@@ -10,7 +10,7 @@ import functools
 import keyword
 import os
 from collections import OrderedDict, namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -37,6 +37,7 @@ from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.graph.plain.values import from_saved
 from milepost.graph.renaming import renamed
+from milepost.graph.selection import selected
 from milepost.graph.trees.structure import NAMED_TUPLE, make_tuple, named_tuple_called
 from milepost.plain_state.decoding import unpack
 from milepost.plain_state.part import PLAIN_PART
@@ -113,6 +114,9 @@ class NewName(Protocol):
 
     def __call__(self, name: str, *, dotted: bool = False) -> str | None: ...
 
+    def takes(self, path: str) -> bool:
+        """Whether a saved value or slot variable is not left out, by its path."""
+
 
 class _Selected:
     """The names that `load` gives to saved values."""
@@ -122,12 +126,17 @@ class _Selected:
         self.selects = self._renaming.renames or self._selection.renames
 
     def __call__(self, name: str, *, dotted: bool = False) -> str | None:
-        self._selection.unused.met_live(name)
-        is_left_out = self._selection.leaves_alone(name, counter=True)
+        is_left_out = not self.takes(name)
         if is_left_out and callable(self._renaming.rename):
             return None  # the program's function need not know names that are left out
         new = self._renaming.live_name(name, dotted=dotted)
         return None if is_left_out else new
+
+    def takes(self, path: str) -> bool:
+        """Whether a value is not left out, by its path."""
+        self._renaming.unused.met_saved(path)  # also if the value is left out, because then no name is asked for it
+        self._selection.unused.met_live(path)
+        return not self._selection.leaves_alone(path, counter=True)
 
     def warn_of_unused(self, reader: BundleReader, *, dotted: bool = False) -> None:
         """Warns of names in ``rename``, ``ignore`` and ``only`` that are not in the file."""
@@ -180,10 +189,13 @@ def tree_of(
         keys = {name: key for key, name in named.items() if name is not None}
         with in_one_stage(told, saved_sizes(reader, keys.values())):
             return {name: make(key, VARIABLE_VALUE) for name, key in keys.items()}
+    variables: Mapping[int, Sequence[SavedValue]] = {}
     if new_name is not None:
-        graph, _ = renamed(graph, new_name)
+        found = selected(graph, new_name.takes, lambda path: False, as_saved=True)
+        graph, _ = renamed(found.graph, new_name)
+        variables = found.variables
         all_named(reader)
-    objects = _Objects(graph, reader, make)
+    objects = _Objects(graph, reader, make, variables)
     with in_one_stage(told, saved_sizes(reader, objects.keys())):
         tree = objects.tree()
     is_single = isinstance(tree, dict) and tree.keys() == {SINGLE} and graph.nodes[0].python == "dict"
@@ -331,10 +343,18 @@ class _Objects:
         graph: The graph.
         reader: The open checkpoint.
         make: Makes an array of a tensor, by key and local name.
+        variables: By node, the values of variables that are not in the graph, although their slot variables are.
     """
 
-    def __init__(self, graph: ObjectGraph, reader: BundleReader, make: Callable[[str, str], Any]) -> None:
+    def __init__(
+        self,
+        graph: ObjectGraph,
+        reader: BundleReader,
+        make: Callable[[str, str], Any],
+        variables: Mapping[int, Sequence[SavedValue]],
+    ) -> None:
         self._nodes = graph.nodes
+        self._variables = variables
         self._reader = reader
         self._make = make
         self._made: dict[int, Any] = {}
@@ -422,7 +442,7 @@ class _Objects:
             holder = self._made.get(number)
             for slot in node.slots:
                 if isinstance(holder, dict) and self._nodes[slot.slot].values:
-                    values = self._nodes[slot.variable].values
+                    values = self._nodes[slot.variable].values or self._variables.get(slot.variable, ())
                     variable = values[0].key.partition("/.ATTRIBUTES/")[0] if values else str(slot.variable)
                     by_name = holder.setdefault(SLOTS, {}).setdefault(slot.name, {})
                     by_name[variable] = self._leaf(self._nodes[slot.slot])

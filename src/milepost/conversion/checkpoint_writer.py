@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, MutableSequence
+from collections.abc import Collection, MutableMapping, MutableSequence
 from typing import Any
 
 from milepost.bundle import BundleReader
@@ -41,13 +41,22 @@ def write(target: str, reader: BundleReader, names: Naming, most: int | None) ->
         is_plain = name != VARIABLE_VALUE or reader.spec(key).dtype.is_bytes
         return read() if is_plain else StreamedArray(source, key)
 
-    def new_name(name: str, *, dotted: bool = False) -> str | None:
-        return None if name in unread else names(name)
-
     options = CheckpointOptions()
     if most is not None:
         options.experimental_sharding_callback = MaxShardSizePolicy(most)
-    return checkpoint_files(save(target, _with_arrays(tree_of(reader, new_name, make)), options))
+    return checkpoint_files(save(target, _with_arrays(tree_of(reader, _Read(names, unread), make)), options))
+
+
+class _Read:
+    """New names that leave out what is not read."""
+
+    def __init__(self, names: Naming, unread: Collection[str]) -> None:
+        self._names = names
+        self._unread = unread
+        self.takes = names.takes
+
+    def __call__(self, name: str, *, dotted: bool = False) -> str | None:
+        return None if name in self._unread else self._names(name)
 
 
 def _with_arrays(value: Any, *, inside: bool = False) -> Any:

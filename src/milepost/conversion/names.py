@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from milepost.bundle import BundleReader
 from milepost.engine.translation import Translation
+from milepost.graph.keys import SLOT
 
 
 class Naming(Protocol):
@@ -14,6 +15,10 @@ class Naming(Protocol):
 
     def __call__(self, name: str) -> str | None:
         """The new name of a value, by its saved name; None if it is left out."""
+        ...
+
+    def takes(self, path: str) -> bool:
+        """Whether a value or slot variable may not be left out, by its saved path."""
         ...
 
     def warn_of_unused(self, reader: BundleReader) -> None:
@@ -34,6 +39,10 @@ class GivenNames:
     def __call__(self, name: str) -> str | None:
         """The new name of a value, by its saved name; None if it is left out."""
         return self._names.get(name)
+
+    def takes(self, path: str) -> bool:
+        """Whether a value or slot variable is not left out, by its saved path."""
+        return path in self._names
 
     def warn_of_unused(self, reader: BundleReader) -> None:
         """Does nothing: what the user says was used where the names were made."""
@@ -64,13 +73,22 @@ class NewNames:
     def __call__(self, name: str) -> str | None:
         """The new name of a value, by its saved name; None if it is left out."""
         new = self._renaming.live_path(name, dotted=self._dotted)
-        names = [name] if new is None else [name, new]
+        return new if self._selects([name] if new is None else [name, new]) else None
+
+    def takes(self, path: str) -> bool:
+        """Whether a value or slot variable may not be left out, by its saved path. A function as ``rename`` is not called here."""
+        if not callable(self._renaming.rename):
+            return self(path) is not None
+        return SLOT not in path or self._selects([path])
+
+    def _selects(self, names: Sequence[str]) -> bool:
+        """Whether ``ignore`` and ``only`` do not leave out the value of these names."""
         for selection in (self._ignoring, self._only):
             for each in names:
                 selection.unused.met_live(each)
-        if new is None or any(map(self._ignoring.leaves_alone, names)):
-            return None
-        return new if any(not self._only.leaves_alone(each, counter=True) for each in names) else None
+        if any(map(self._ignoring.leaves_alone, names)):
+            return False
+        return any(not self._only.leaves_alone(each, counter=True) for each in names)
 
     def warn_of_unused(self, reader: BundleReader) -> None:
         """Warns of what the user says and what is in no name of the file. All values have got their names before."""

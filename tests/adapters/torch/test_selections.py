@@ -135,3 +135,44 @@ def test_a_shared_module_is_selected_by_its_names(tmp_path, selection, taken):
         "decoder": (live.decoder.linear.weight, saved.decoder.linear.weight),
     }
     assert {name for name, pair in weights.items() if torch.equal(*pair)} == taken
+
+
+@pytest.mark.parametrize(
+    ("selection", "parts"),
+    [
+        ({"only": "optimizer"}, {"rate", "moments of 0", "moments of 1"}),
+        ({"only": "net"}, {"0", "1"}),
+        ({"ignore": "net/1"}, {"0", "rate", "moments of 0"}),
+        ({"ignore": "optimizer/param_groups"}, {"0", "1", "moments of 0", "moments of 1"}),
+        ({"ignore": "optimizer"}, {"0", "1"}),
+        ({"ignore": "optimizer/state"}, {"0", "1", "rate"}),
+        ({"only": "*exp_avg"}, {"moments of 0", "moments of 1"}),
+    ],
+)
+@pytest.mark.parametrize("by", ["load", "convert"])
+def test_a_tree_and_a_converted_file_have_what_a_restore_takes(tmp_path, selection, parts, by):
+    net, optimizer = made()
+    net(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")
+    if by == "load":
+        names = set(milepost.to_state_dict(path, separator="/", **selection))
+        slot = "optimizer/.OPTIMIZER_SLOT/exp_avg/net/{}/weight"
+    else:
+        milepost.convert(path, tmp_path / "c.npz", **selection)
+        names = {
+            name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
+            for name, _ in milepost.list_variables(str(tmp_path / "c.npz"))
+        }
+        slot = "net/{}/weight/.OPTIMIZER_SLOT/optimizer/exp_avg"
+    wanted = {"0": "net/0/weight", "1": "net/1/weight", "rate": "optimizer/param_groups/0/lr"}
+    wanted |= {f"moments of {number}": slot.format(number) for number in "01"}
+    assert {part for part, name in wanted.items() if name in names} == parts
+
+
+def test_a_tree_of_slot_variables_alone_has_no_empty_model(tmp_path):
+    net, optimizer = made()
+    net(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")
+    assert milepost.load(path, only="optimizer").keys() == {"optimizer"}

@@ -361,9 +361,8 @@ def _check_shapes(optimizer: Any) -> None:
     for parameter, state in optimizer.state.items():
         if not isinstance(parameter, torch.Tensor) or is_dtensor(parameter) or not isinstance(state, dict):
             continue
-        for name in _LIKE_PARAMETERS & state.keys():
-            value = state[name]
-            if isinstance(value, torch.Tensor) and value.shape != parameter.shape:
+        for name, value in state.items():
+            if name in _LIKE_PARAMETERS and isinstance(value, torch.Tensor) and value.shape != parameter.shape:
                 raise MismatchError(
                     "the saved state of an optimizer belongs to a parameter of another shape; nothing was changed",
                     expected=f"shape {tuple(parameter.shape)}, as the live parameter has it",

@@ -110,6 +110,13 @@ class TestGoingBackToBeforeTheOptimizerWasBuilt:
         with pytest.raises(milepost.UnmatchedError):
             status.assert_existing_objects_matched()
 
+    def test_gradients_that_were_accumulated_once_count_as_a_step(self, tmp_path):
+        training = Training("accumulating")
+        path = training.checkpoint.write(tmp_path / "c")
+        training.losses(1)
+        with pytest.warns(milepost.UnrestoredWarning, match="made after this checkpoint was saved"):
+            training.checkpoint.read(path).expect_partial()
+
     @pytest.mark.filterwarnings("error")
     def test_state_before_the_first_step_is_no_matter(self, training, tmp_path):
         path = training.checkpoint.write(tmp_path / "c")

@@ -83,7 +83,11 @@ class OptimizerAdapter(AccountedAdapter):
         return True
 
     def has_stepped(self, obj: Any) -> bool:
-        return bool(obj.built) and has_counted(obj.iterations)
+        counting = obj
+        while isinstance(counting, LossScaleOptimizer):
+            counting = counting.inner_optimizer
+        # not `iterations`, which is no variable if gradients are accumulated
+        return bool(obj.built) and has_counted(counting._iterations)
 
     def slot_names(self, obj: Any) -> Sequence[str]:
         return list(slot_lists(obj)) if self._is_legacy else ()

@@ -55,7 +55,7 @@ def by_protobuf(graph):
             saved.slot_variables.add(original_variable_node_id=variable, slot_name=name, slot_variable_node_id=slot)
         if node.saver:
             saved.registered_saver.name = node.saver
-        saved.python = node.python
+        saved.python, saved.hints = node.python, node.hints
         if has_values:
             saved.has_checkpoint_values.value = True
         else:
@@ -66,12 +66,13 @@ def by_protobuf(graph):
 KEYS = st.text("ab/\x04é", max_size=4) | st.just("a" * 97)
 """Keys that may occur in the other fields of a node too, also as a length."""
 LEAVES = st.builds(
-    lambda *value, python: Node(values=(SavedValue(*value),), python=python),
+    lambda *value, python, hints: Node(values=(SavedValue(*value),), python=python, hints=hints),
     KEYS,
     st.sampled_from(["", "a"]),
     KEYS,
     st.booleans(),
     python=KEYS,
+    hints=st.sampled_from(["", '{"strides":[1]}']),
 )
 
 

@@ -38,6 +38,7 @@ class DeferredNode:
         values: Its values, as the new graph lists them.
         tensors: Its tensors.
         python: The name of its type, as the saved graph has it.
+        hints: Its hints, as the saved graph has them.
         edges: Its edges in the new graph.
     """
 
@@ -45,6 +46,7 @@ class DeferredNode:
     values: tuple[SavedValue, ...]
     tensors: list[DeferredTensor]
     python: str
+    hints: str
     edges: list[Edge] = field(default_factory=list)
 
 
@@ -184,4 +186,5 @@ def _deferred_node(restoration: Restore, saved: int, path: str) -> DeferredNode:
         tuple(value._replace(key=renamed(value.key)) for value in listed),
         [DeferredTensor(renamed(key), reader.spec(key).dtype, reader.read(key)) for key in keys],
         restoration.graph.nodes[saved].python,
+        restoration.graph.nodes[saved].hints,
     )

@@ -22,7 +22,7 @@ from milepost.deferred.table import SlotKey
 from milepost.engine.growth import Growth
 from milepost.engine.identity import Bindings, any_restore_since, last_restore
 from milepost.engine.saved_arrays import SavedArrays
-from milepost.engine.take import Take, new_take
+from milepost.engine.take import HintedTake, Take, new_take
 from milepost.engine.together.own_values import OwnGraph, refuse_another_number
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.engine.undo import raise_explained
@@ -31,13 +31,14 @@ from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_during, adapter_of, adapter_of_type_during, values_of
 from milepost.graph.containers import ListWrapper
 from milepost.graph.contract.operation import Operation
+from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.numbers import FRACTIONS, taken_by_scalar
 from milepost.graph.object_graph import Node, SavedValue
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
 from milepost.graph.plain.values import TYPE_NAMES, NumberTaker, taken_value
 from milepost.graph.traversal import live_children
-from milepost.tensor import TensorSpec
+from milepost.tensor import DType, TensorSpec
 
 
 class Deferred(NamedTuple):
@@ -301,7 +302,7 @@ class Matcher:
             match.search.deferred_edges.add(key)
             match.deferred.append(deferred)
 
-    def _match_values(  # noqa: C901 - it is called for each value, and further calls would cost time
+    def _match_values(
         self, operation: Operation, match: Match, node: int, saved_node: Node, obj: Any, adapter: Adapter
     ) -> None:
         saved, python = saved_node.values, saved_node.python
@@ -329,7 +330,8 @@ class Matcher:
             return
         match.search.taken[identity] = node
         if len(values) == len(saved) == 1 and values[0].name == saved[0].name:
-            match.takes.append(new_take((node, obj, adapter, ((values[0], saved[0].key),))))
+            take = new_take((node, obj, adapter, ((values[0], saved[0].key),)))
+            match.takes.append(self._with_hints(take, saved_node) if saved_node.hints else take)
             return
         keys = {unescape(value.name): value.key for value in saved}
         paths = {path: None for value in saved for path, marker, _ in [value.key.partition(ATTRIBUTES)] if marker}
@@ -345,16 +347,21 @@ class Matcher:
             else:
                 pairs.append((value, key))
         if pairs:
-            match.takes.append(Take(node, obj, adapter, pairs))
+            take = Take(node, obj, adapter, pairs)
+            match.takes.append(self._with_hints(take, saved_node) if saved_node.hints else take)
         if missing and not self._kept.get(node, frozenset()).issuperset(missing):
             match.missing[node] = missing
-        for name in adapter.hints & keys.keys():
-            key = keys.pop(name)
-            if pairs and key in self._reader and all(value.destination is None for value in values):
-                spec = self._reader.spec(key)
-                pairs.append((Value(name, spec.dtype, spec.shape, np.empty(0)), key))
         if keys and not stored_elsewhere:
             match.unused[node] = set(keys)
+
+    @staticmethod
+    def _with_hints(take: Take, saved: Node) -> Take:
+        """What an object takes, with the saved hints. It gets none if any value is read straight into its memory."""
+        if not take.adapter.hints or any(value.destination is not None for value, _ in take.values):
+            return take
+        hinted = HintedTake(*take)
+        hinted.hints = {name: array for name, array in decode(saved.hints).items() if name in take.adapter.hints}
+        return hinted
 
     def _compare(self, match: Match, node: int, obj: Any) -> None:
         """Records the values of a node whose live object takes those of another node. Equal values are not lost."""
@@ -417,9 +424,12 @@ class Matcher:
         return [(value, key) for value in self._nodes[node].values for key in self.keys_in_file(value)]
 
     def specs(self, node: int) -> dict[str, TensorSpec]:
-        """Element types and shapes of the values of a node, by local name. Values that the files lack are left out."""
-        values = [value for value in self._nodes[node].values if value.key in self._reader]
-        return {unescape(value.name): self._reader.spec(value.key) for value in values}
+        """Element types and shapes of the values and hints of a node, by local name. Values that the files lack are left out."""
+        saved = self._nodes[node]
+        found = {
+            unescape(value.name): self._reader.spec(value.key) for value in saved.values if value.key in self._reader
+        }
+        return found | {name: TensorSpec(DType.of(array), array.shape) for name, array in decode(saved.hints).items()}
 
     def _match_slots(self, operation: Operation, match: Match) -> None:
         """Matches slot variables whose variable or optimizer was bound in this match."""

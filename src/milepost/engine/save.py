@@ -24,6 +24,7 @@ from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value
 from milepost.graph.contract.operation import Operation
+from milepost.graph.hints import encode
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, OwnName, escape, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue, new_node, new_value
@@ -93,7 +94,7 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
     """
     live = _live_graph(operation, options)
     deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
-    python = _python_types(operation, live, options)
+    python, hints = _python_types(operation, live, options), _hints(live)
     nodes: list[Node] = []
     keys: list[str] = []
     holders, dtypes, shapes = array("q"), list[DType](), list[tuple[int, ...]]()
@@ -124,14 +125,14 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
             shapes.append(read.shape)
             arrays.append(read)
         listed_once = dict.fromkeys(saved) if len(saved) > 1 else saved  # several values may be listed under one name
-        nodes.append(new_node((tuple(edges), tuple(listed_once), (), "", python_type)))
+        nodes.append(new_node((tuple(edges), tuple(listed_once), (), "", python_type, hints.get(number, ""))))
     for number, node in enumerate(deferred.nodes, start=len(live.objects)):
         keys += [tensor.key for tensor in node.tensors]
         holders.extend(number for _ in node.tensors)
         dtypes += [tensor.dtype for tensor in node.tensors]
         shapes += [tensor.array.shape for tensor in node.tensors]
         arrays += [tensor.array for tensor in node.tensors]
-        nodes.append(Node(tuple(node.edges), node.values, python=node.python))
+        nodes.append(Node(tuple(node.edges), node.values, python=node.python, hints=node.hints))
     for number, more in deferred.edges.items():
         nodes[number] = nodes[number]._replace(children=(*nodes[number].children, *more))
     for number, slots in itertools.chain(live.slots.items(), deferred.slots.items()):
@@ -158,6 +159,17 @@ def _live_graph(operation: Operation, options: CheckpointOptions) -> LiveGraph:
         if "on_attached" in adapter.overrides:
             adapter.on_attached(obj)  # milepost meets objects deeper in the graph here for the first time
     return live
+
+
+def _hints(live: LiveGraph) -> dict[int, str]:
+    """The hints of objects that have some, by number."""
+    asked = {adapter: adapter.hints_to_save for adapter in set(live.adapters) if "hints_to_save" in adapter.overrides}
+    pairs = zip(live.adapters, live.objects, strict=True) if asked else ()
+    return {
+        number: encode(found)
+        for number, (adapter, obj) in enumerate(pairs)
+        if adapter in asked and (found := asked[adapter](obj))
+    }
 
 
 def _python_types(operation: Operation, live: LiveGraph, options: CheckpointOptions) -> Sequence[str]:

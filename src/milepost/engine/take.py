@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.engine.undo import refused
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, Value
+from milepost.graph.adapter import Adapter, Array, Value
 
 
 class Take(NamedTuple):
@@ -49,6 +49,19 @@ class Take(NamedTuple):
             raise
         except Exception as error:  # the program's own code may raise any error
             raise refused(error).with_context(key=self.values[0][1], file=file) from error
+
+
+class HintedTake(Take):
+    """A live object that takes saved hints in addition to its values; see `milepost.graph.hints`.
+
+    Attributes:
+        hints: The hints by name.
+    """
+
+    hints: Mapping[str, Array]
+
+    def assign(self, given: dict[str, Any], file: str) -> Any:
+        return super().assign({**given, **self.hints}, file)
 
 
 new_take: Final = partial(tuple.__new__, Take)

@@ -32,6 +32,7 @@ from milepost.foreign.reader import ForeignReader, as_value, is_value
 from milepost.foreign.rebuilt import METADATA, refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value, values_of
+from milepost.graph.hints import encode
 from milepost.graph.keys import VARIABLE_VALUE, escape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
@@ -72,9 +73,10 @@ class HeldObject(NamedTuple):
 class _Draft:
     """A node of the graph that is being made."""
 
-    __slots__ = ("children", "slots", "values")
+    __slots__ = ("children", "hints", "slots", "values")
 
     def __init__(self) -> None:
+        self.hints = ""
         self.children: dict[str, int] = {}
         self.values: list[SavedValue] = []
         self.slots: list[SlotReference] = []
@@ -132,6 +134,7 @@ class GraphBuilder:
                     tuple(Edge(name, child) for name, child in draft.children.items()),
                     tuple(draft.values),
                     tuple(draft.slots),
+                    hints=draft.hints,
                 )
                 for draft in self._drafts
             )
@@ -365,10 +368,11 @@ class GraphBuilder:
                 self.notes.update((key, _BY_DEFAULT) for key, _ in values.values())
         for name, values in state.common().items():
             self._add_values(draft.children.setdefault(name, self._new(None)), values)
-        for parameter, name, values in state.slots():
+        for parameter, name, values, hints in state.slots():
             variable = self._numbers.get(id(parameter))
             slot = self._new(None)
             self._add_values(slot, values)
+            self._drafts[slot].hints = encode(hints)
             if variable is not None:
                 draft.slots.append(SlotReference(self._node_of(variable), name, slot))
             # Otherwise the checkpoint does not hold the parameter, and a report lists its state as unexpected.

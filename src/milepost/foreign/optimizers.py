@@ -128,8 +128,8 @@ class OptimizerState:
             found.append({name: _setting(Item(f"{group.key}/{name}", value)) for name, value in added.items()})
         return found
 
-    def slots(self) -> Iterator[tuple[Any, str, Values]]:
-        """The state of each parameter: the live parameter, the state's name, its values."""
+    def slots(self) -> Iterator[tuple[Any, str, Values, Mapping[str, Array]]]:
+        """The state of each parameter: the live parameter, the state's name, its values and its hints."""
         if STATE not in self._item.children:
             return
         for saved, parameter in self._parameters.items():
@@ -137,9 +137,9 @@ class OptimizerState:
             if item is None:
                 continue
             if isinstance(item.value, Mapping) and not item.value:
-                yield parameter, EMPTY, _packed(item.key, {})
+                yield parameter, EMPTY, _packed(item.key, {}), {}
             for name, child in item.children.items():
-                yield parameter, name, self._state(name, child, parameter)
+                yield parameter, name, self._state(name, child), _hints(child, parameter)
 
     def common(self) -> dict[str, Values]:
         """The state that does not belong to a parameter."""
@@ -147,7 +147,7 @@ class OptimizerState:
         rest = {name: each for name, each in state.items() if str(name) not in self._parameters}
         return {STATE: _packed(f"{self._item.key}/{STATE}", rest)} if rest else {}
 
-    def _state(self, name: str, item: Item, parameter: Any) -> Values:
+    def _state(self, name: str, item: Item) -> Values:
         if not item.has_value:
             raise UnsupportedError(
                 "the state of an optimizer has a name with dots",
@@ -156,9 +156,7 @@ class OptimizerState:
                 remedy="rename it in the file, or restore the model without the optimizer",
             )
         if isinstance(item.value, Stored):
-            strides = _strides(item.value, parameter)
-            extra = {} if strides is None else {STRIDES: (f"{item.key}/{STRIDES}", np.array(strides, np.int64))}
-            return {item.value.local: (item.key, item.value), **extra}
+            return {item.value.local: (item.key, item.value)}
         if item.opaque is not None and is_composed(item.opaque):
             return {
                 part: (child.key, child.value)
@@ -171,12 +169,15 @@ class OptimizerState:
         return _packed(item.key, item.content)
 
 
-def _strides(stored: Stored, parameter: Any) -> Sequence[int] | None:
-    """The strides of a tensor in the state; None if a restore gives it the same ones."""
+def _hints(item: Item, parameter: Any) -> Mapping[str, Array]:
+    """The strides of a tensor in the state, if a restore would give it other ones without them."""
+    stored = item.value if item.has_value else None
+    if not isinstance(stored, Stored):
+        return {}
     strides = strides_of(stored)
     if strides is None and tuple(parameter.shape) == stored.spec.shape and not parameter.is_contiguous():
-        return usual_strides(stored.spec.shape)  # otherwise it would get those of the parameter
-    return strides
+        strides = usual_strides(stored.spec.shape)  # otherwise it would get those of the parameter
+    return {} if strides is None else {STRIDES: np.array(strides, np.int64)}
 
 
 def _is_flat(value: Mapping[Any, Any]) -> bool:

@@ -46,6 +46,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
       must be empty
     - completeness, each object, if something above has not accounted for it: ``account``
     - each object: ``on_attached``
+    - each object: ``hints_to_save``
     - the values, each object, lower turns first: ``values_to_save``, then `Value.source` of each
 
     An asynchronous save copies what it got from `Value.source` before it returns, and calls nothing after that.

@@ -52,6 +52,7 @@ MESSAGES: Final = declare(
             Field("has_checkpoint_values", 5, "BoolValue"),
             Field("skipped_by_tensorflow", 1001, "SerializedTensor", repeated=True),
             Field("python", 1002, "string"),
+            Field("hints", 1003, "string"),
         ],
         "TrackableObjectGraph": [Field("nodes", 1, "TrackableObject", repeated=True)],
     },
@@ -333,11 +334,11 @@ def _decoded(serialized: bytes) -> Node:
         CorruptCheckpointError: The bytes are not a node.
     """
     saved = parse(MESSAGES["TrackableObject"], serialized, what="a node of the object graph")
-    children, slots, python = saved.children, saved.slot_variables, saved.python
+    children, slots, python, hints = saved.children, saved.slot_variables, saved.python, saved.hints
     values = [SavedValue(v.name, v.full_name, v.checkpoint_key) for v in saved.attributes]
     values += [SavedValue(v.name, v.full_name, v.checkpoint_key, True) for v in saved.skipped_by_tensorflow]
     saver = saved.registered_saver.name if saved.HasField("registered_saver") else ""
-    if not (children or values or slots or python or saved.HasField("registered_saver")):
+    if not (children or values or slots or python or hints or saved.HasField("registered_saver")):
         return _BARE
     return Node(
         tuple([new_edge((edge.local_name, edge.node_id)) for edge in children]),
@@ -345,4 +346,5 @@ def _decoded(serialized: bytes) -> Node:
         tuple([SlotReference(s.original_variable_node_id, s.slot_name, s.slot_variable_node_id) for s in slots]),
         saver,
         python,
+        hints,
     )

@@ -57,6 +57,7 @@ class Node(NamedTuple):
         saver: The name of the custom saver that wrote it, or None. milepost supports no custom savers.
         python: The name of its type, if it is a plain value, an array that a restore can make, a list, dict or tuple of only
             these, or a `Checkpoint`.
+        hints: What a restore needs besides its tensors to make it again, such as their strides, as JSON; see `milepost.graph.hints`.
     """
 
     children: Sequence[Edge] = ()
@@ -64,6 +65,7 @@ class Node(NamedTuple):
     slots: tuple[SlotReference, ...] = ()
     saver: str = ""
     python: str = ""
+    hints: str = ""
 
 
 new_edge: Final = partial(tuple.__new__, Edge)
@@ -204,9 +206,9 @@ class Nodes(_Column, Sequence[Node]):
         if not size:
             return node
         start = self._starts[index] + before
-        _, ((name, full_name, _, skipped),), _, _, python = node
+        _, ((name, full_name, _, skipped),), _, _, python, hints = node
         key = self._data[start : start + size].decode()
-        return new_node((_EMPTY, (new_value((name, full_name, key, skipped)),), _EMPTY, "", python))
+        return new_node((_EMPTY, (new_value((name, full_name, key, skipped)),), _EMPTY, "", python, hints))
 
     def of_each(self, function: Callable[[Node], Any]) -> list[Any]:
         """`of_each` for these nodes. The function is called once for all nodes of a kind."""

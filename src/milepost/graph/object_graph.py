@@ -7,13 +7,14 @@
                              {3 slot_variables SlotVariableReference}  (4 registered_saver RegisteredSaver)?
                              5 has_checkpoint_values BoolValue
                              {1001 skipped_by_tensorflow SerializedTensor}  (1002 python string)?
+                             (1003 hints string)?
     ObjectReference       := 1 node_id int32  2 local_name string
     SerializedTensor      := 1 name string  2 full_name string  3 checkpoint_key string
     SlotVariableReference := 1 original_variable_node_id int32  2 slot_name string  3 slot_variable_node_id int32
     RegisteredSaver       := 1 name string  2 object_name string
     BoolValue             := 1 value bool
 
-The fields 1001 and 1002 are milepost's own. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not
+The fields 1001 to 1003 are milepost's own. TensorFlow skips fields that it does not know, so its ``assert_consumed`` does not
 ask for objects that take their values.
 
 - ``skipped_by_tensorflow`` is a list of SerializedTensor: the values of objects that TensorFlow does not save, such as the seeds
@@ -21,6 +22,8 @@ ask for objects that take their values.
 - ``python`` is the name of a type. It is set for a plain value (`milepost.graph.plain.values`), for an array that a restore can
   make, and for a list, dict or tuple of only these: ``int``, ``torch.Tensor``, ``list``, ``namedtuple:module:Class``. A
   `Checkpoint` has the name ``Checkpoint``, which says that its writer saves plain values.
+
+- ``hints`` says what a restore needs to make a tensor as it was, such as its strides. `milepost.graph.hints` has its grammar.
 
 Source of the rest: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object_graph.proto``.
 """
@@ -146,7 +149,7 @@ class ObjectGraph:
 
 
 _ATTRIBUTE, _SLOT, _SAVER, _HAS_VALUES = b"\x12", b"\x1a", b"\x22", b"\x2a"
-_SKIPPED, _PYTHON = b"\xca\x3e", b"\xd2\x3e"
+_SKIPPED, _PYTHON, _HINTS = b"\xca\x3e", b"\xd2\x3e", b"\xda\x3e"
 """The tags of the other fields of a TrackableObject."""
 _LONG: Final = 1 << 10
 """Longer keys have so many sizes that hardly two nodes have the same bytes around theirs."""
@@ -162,8 +165,8 @@ def _encoded(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
         has_values: Whether it has values, or a node below it has.
         ids: The number of each node as a field of an ObjectReference.
     """
-    children, values, slots, saver, python = node
-    if len(values) == 1 and not (children or slots or saver):
+    children, values, slots, saver, python, hints = node
+    if len(values) == 1 and not (children or slots or saver or hints):
         ((name, full_name, key, is_skipped),) = values
         encoded = key.encode()
         around = None if full_name or len(encoded) > _LONG else _around_key(len(encoded), name, is_skipped, python)
@@ -184,7 +187,7 @@ def _around_key(size: int, name: str, is_skipped: bool, python: str) -> tuple[by
 
 
 def _joined_fields(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
-    children, values, slots, saver, python = node
+    children, values, slots, saver, python, hints = node
     edges = bytearray()  # there may be very many, which would take more memory as parts
     # calls would cost half of the time, since there is at least one edge for each node
     size = varint.encoded
@@ -208,5 +211,5 @@ def _joined_fields(node: Node, has_values: bool, ids: Sequence[bytes]) -> bytes:
         fields.append(message_field(_SLOT, reference))
     if saver:
         fields.append(message_field(_SAVER, text_field(b"\x0a", saver)))
-    fields += _VALUES if has_values else _NO_VALUES, *skipped, text_field(_PYTHON, python)
+    fields += _VALUES if has_values else _NO_VALUES, *skipped, text_field(_PYTHON, python), text_field(_HINTS, hints)
     return b"".join([_NODE, size[sum(map(len, fields))], *fields])

@@ -1,8 +1,6 @@
-"""Which tensors are saved with more than their values, because a restore needs it to make them again: `layouts` and `leaves`.
+"""Which tensors are saved with hints besides their values, because a restore needs them to make the tensors again: `layouts` and `leaves`.
 
-The state of a DTensor parameter may be a plain tensor, which no mesh divides. That is saved too::
-
-    net/weight/.OPTIMIZER_SLOT/optimizer/L/.ATTRIBUTES/plain      a boolean, which is true
+The state of a DTensor parameter may be a plain tensor, which no mesh divides. That is a hint, too: ``plain``, which is true.
 """
 
 from __future__ import annotations

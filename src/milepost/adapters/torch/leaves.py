@@ -1,11 +1,7 @@
 """Parameters in the state of an optimizer, and other tensors in it that gradients are computed for.
 
-Such a tensor is restored as what it was. Its values are those of any tensor. What it was is in a field of the object graph that
-TensorFlow skips::
-
-    net/weight/.OPTIMIZER_SLOT/optimizer/anchor/.ATTRIBUTES/gradient      two booleans: is it a parameter, and does it require a gradient
-
-A checkpoint of an earlier version has no such field. A restore of it leaves tensors as they are, and makes plain ones.
+Such a tensor is restored as what it was. Its values are those of any tensor. What it was is a hint (`milepost.graph.hints`): two booleans, is it
+a parameter, and does it require a gradient. Without the hint, a restore leaves tensors as they are, and makes plain ones.
 """
 
 from __future__ import annotations

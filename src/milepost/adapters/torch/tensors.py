@@ -33,10 +33,10 @@ from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Adapter, Array, StoredTensor, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
-from milepost.tensor import DType, TensorSlice, TensorSpec
+from milepost.tensor import TensorSlice, TensorSpec
 
-_INT64: Final = DType.of("int64")
-_BOOL: Final = DType.of("bool")
+_USUAL: Final = frozenset({torch.Tensor, torch.nn.Parameter})
+"""Classes that consist of one tensor."""
 
 
 class TensorAdapter(Adapter):
@@ -71,17 +71,18 @@ class TensorAdapter(Adapter):
     def values(self, obj: Any) -> Sequence[Value]:
         return [_value(prefix, part) for prefix, part in _parts(obj)]
 
-    def values_to_save(self, obj: Any) -> Sequence[Value]:
-        values, kept = self.values(obj), hints_of.get(obj) or ()
-        strides = strides_to_save(obj, keep=STRIDES in kept) if len(values) == 1 else None
+    def hints_to_save(self, obj: Any) -> Mapping[str, Array]:
+        hints, kept = {}, hints_of.get(obj) or ()
+        is_one = type(obj) in _USUAL or len(_parts(obj)) == 1
+        strides = strides_to_save(obj, keep=STRIDES in kept) if is_one else None
         if strides is not None:
-            values = [*values, Value(STRIDES, _INT64, strides.shape, strides, skipped_by_tensorflow=True)]
+            hints[STRIDES] = strides
         gradient = gradient_to_save(obj) if GRADIENT in kept else None
         if gradient is not None:
-            values = [*values, Value(GRADIENT, _BOOL, gradient.shape, gradient, skipped_by_tensorflow=True)]
+            hints[GRADIENT] = gradient
         if PLAIN in kept:
-            values = [*values, Value(PLAIN, _BOOL, (), np.array(True), skipped_by_tensorflow=True)]
-        return values
+            hints[PLAIN] = np.array(True)
+        return hints
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
         if any(value.destination is not None for value in self.values(obj)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from milepost.graph.contract.values import Array
 from milepost.tensor import TensorSpec
 
 
@@ -18,10 +19,15 @@ class Matching:
     """Set if objects accept all tensors that were saved for them, of any name, shape and type."""
 
     hints: frozenset[str] = frozenset()
-    """Names of saved values that `assign` takes in addition to those of `values`, such as the strides of a tensor.
+    """Names of what `hints_to_save` returns, such as the strides of a tensor. `assign` gets it in addition to the values, if it was saved;
+    but not if the values are read straight into memory, because then `assign` is not called."""
 
-    They are optional. They do not count as missing if they were not saved, or as unexpected if `assign` is not called because
-    the values were read straight into memory."""
+    def hints_to_save(self, obj: Any) -> Mapping[str, Array]:
+        """What a restore needs besides the values to make the object as it is: a few integers or booleans by name, as arrays.
+
+        They are in the object graph. They are no tensors of the checkpoint, and nothing lists or counts them.
+        """
+        return {}
 
     def aliases(self, obj: Any) -> Mapping[str, str]:
         """Other names that edges of a saved node may have, each with the name of the live child."""

@@ -16,6 +16,9 @@ from milepost import (
     UnsupportedError,
     Variable,
 )
+from milepost.engine.commit import commit_bundle
+from milepost.graph.keys import OBJECT_GRAPH
+from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
 
 KEY = "v/.ATTRIBUTES/VARIABLE_VALUE"
@@ -250,3 +253,17 @@ def test_a_full_disk_at_any_operation_leaves_the_old_checkpoint_or_the_new():
         live.read("ckpt", options).assert_consumed()
         assert live.v in (1, 2)
     assert refused >= 4
+
+
+@pytest.mark.parametrize("graph", [np.float32(1), np.array([b"", b""], object)], ids=["a number", "two texts"])
+@pytest.mark.parametrize("use", [milepost.load, lambda path: fresh().read(path), lambda path: fresh().restore(path)])
+def test_an_object_graph_of_another_element_type_or_shape(tmp_path, graph, use):
+    path = str(tmp_path / "ckpt")
+
+    def fill(writer):
+        writer.add(KEY, np.zeros(100))
+        writer.add(OBJECT_GRAPH, np.asarray(graph))
+
+    commit_bundle(LocalStorage(), path, fill)
+    with pytest.raises(CorruptCheckpointError, match="an object graph is a string without dimensions"):
+        use(path)

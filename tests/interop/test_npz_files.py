@@ -2,8 +2,9 @@
 
 import io
 import struct
+import tracemalloc
 import zipfile
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import ml_dtypes
 import numpy as np
@@ -211,6 +212,44 @@ def test_a_bomb_is_refused(tmp_path):
     (tmp_path / "a.npz").write_bytes(data)
     with pytest.raises(CorruptCheckpointError, match="compressed bytes"):
         milepost.load(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "data"),
+    [("<U0", (100_000_000,), b""), ("|S0", (1 << 50,), b""), ("|S1", (20_000_000,), bytes(20_000_000))],
+    ids=["U0", "S0", "S1 zeros"],
+)
+def test_text_that_its_bytes_cannot_stand_for_is_refused_before_it_is_made(tmp_path, text, shape, data):
+    header = repr({"descr": text, "fortran_order": False, "shape": shape}).encode() + b"\n"
+    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+    (tmp_path / "a.npz").write_bytes(archive_of(array, zipfile.ZIP_DEFLATED))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptCheckpointError, match="an array of text would take more memory"):
+            milepost.list_variables(str(tmp_path / "a.npz"))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_arrays_of_text_have_no_more_room_together_than_one(tmp_path):
+    header = repr({"descr": "<U0", "fortran_order": False, "shape": (400_000,)}).encode() + b"\n"
+    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+    for count, is_refused in ((2, False), (6, True)):
+        path = tmp_path / f"{count}.npz"
+        with zipfile.ZipFile(path, "w") as archive:
+            for number in range(count):
+                archive.writestr(f"{number}.npy", array)
+        with pytest.raises(CorruptCheckpointError, match="array of text") if is_refused else nullcontext():
+            milepost.list_variables(str(path))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_usual_text_is_read(tmp_path, save):
+    labels = np.array([f"class {number % 1000}" for number in range(200_000)])
+    save(tmp_path / "a.npz", labels=labels)
+    found = milepost.load(str(tmp_path / "a.npz"))["labels"]
+    assert [found[0], found[-1]] == [b"class 0", b"class 999"]
 
 
 def test_damage_at_any_place_is_an_error_of_milepost(path):

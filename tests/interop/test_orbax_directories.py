@@ -357,3 +357,14 @@ def test_what_version_1_saves_is_the_tree_itself(tmp_path):
     tree, status = milepost.jax.restore(tmp_path / "saved", {"w": jnp.zeros(2)})
     status.assert_consumed()
     assert tree["w"].tolist() == [1, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.timeout(60)
+def test_a_named_pipe_among_the_chunks_is_refused_at_once(tmp_path):
+    path = saved(tmp_path / "c", {"v": np.arange(6.0)}, use_ocdbt=False)
+    os.remove(path / "v" / "0")
+    os.mkfifo(path / "v" / "0")
+    with pytest.raises(CorruptCheckpointError, match="neither a file nor a directory") as caught:
+        milepost.load(str(path))
+    assert caught.value.file.endswith(os.path.join("v", "0"))

@@ -46,6 +46,8 @@ from milepost.graph.selection import paths_of_optimizers, selected
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
 from milepost.storage.paths import check_not_empty
+from milepost.tensor import TensorSpec
+from milepost.tensor.dtype import STRING
 
 if TYPE_CHECKING:
     from milepost.engine.together.rounds import Rounds
@@ -69,6 +71,10 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
     if OBJECT_GRAPH not in reader:
         return None
     try:
+        if (spec := reader.spec(OBJECT_GRAPH)) != TensorSpec(STRING, ()):
+            raise CorruptCheckpointError(
+                "an object graph is a string without dimensions", expected="string[]", found=str(spec)
+            )
         return ObjectGraph.deserialize(reader.read(OBJECT_GRAPH).item())
     except MilepostError as error:
         raise error.with_context(key=OBJECT_GRAPH, file=reader.prefix) from None

@@ -10,6 +10,8 @@
 Arrays of objects are pickled data, which is named and never loaded. Arrays of other element types than numbers, truth values and text, such
 as dates, are named and not read. Limits: a header may have 64 KiB, which is parsed as a literal; an array
 takes at most about 1,100 times the bytes that the archive has for it, which Deflate cannot exceed; and `opening` limits all arrays together.
+Text becomes objects when the file is opened: those of all arrays take at most 64 MiB and what their bytes in the archive allow, 60 times as many,
+or 1,032 times if they are compressed.
 Source: NumPy 2.4, ``numpy/lib/_format_impl.py``; `zip_directory` describes the archive.
 """
 
@@ -50,6 +52,14 @@ _LONGEST: Final = 64 << 10
 _MOST_EXPANDED: Final = 1100
 _SMALL: Final = 1 << 20
 """The most bytes of an array to which this limit does not apply."""
+_TEXTS: Final = 64 << 20
+"""The bytes of memory that arrays of text may take in any case."""
+_OF_TEXT: Final = 60
+"""The bytes of memory that a byte of text in the archive may take. That of an object and its pointer is that of one character."""
+_DEFLATED: Final = 1032
+"""The most bytes that Deflate makes of one."""
+_OBJECT: Final = 41
+"""The bytes of memory of an empty object of bytes, and of the pointer to it."""
 _DEEPEST: Final = 90
 _USUAL: Final = 128
 """The bytes before the elements that NumPy writes, if the shape has fewer than some ten dimensions. As many are looked at first."""
@@ -155,6 +165,7 @@ class NpzFile:
         self.paths = [file.path]
         self._file = file
         self._checked: set[int] = set()
+        self._room = _TEXTS
         self._near = NearReads(file, _BLOCK)
         self._small = NearReads(file, zip_content.SMALL)
         self._form = functools.lru_cache(maxsize=_MOST_FORMS)(_form)
@@ -302,9 +313,23 @@ class NpzFile:
             return Stored(form.spec, place)
         if form.dtype.kind not in "SU":
             return unread_array(form.dtype)
+        self._make_room(record, form)
         zip_content.check(self._file, record, start, _WHAT)
         self._checked.add(start)
         return self._texts(place)
+
+    def _make_room(self, record: ZipRecord, form: _Form) -> None:
+        """Refuses text that would take more memory than its bytes in the archive can stand for."""
+        needed = math.prod(form.shape) * (_OBJECT + form.dtype.itemsize)
+        allowed = record.stored * (_OF_TEXT if record.method == STORED else _DEFLATED)
+        self._room -= max(0, needed - allowed)
+        if self._room < 0:
+            raise CorruptCheckpointError(
+                "an array of text would take more memory than its bytes in the file can stand for",
+                expected=f"at most {allowed} bytes, and {_TEXTS} more for all such arrays",
+                found=f"{needed} bytes for {form.dtype} of shape {form.shape}",
+                remedy="save text as one array of bytes, or as JSON, if this is no mistake",
+            )
 
     def _beginning(self, record: ZipRecord, start: int) -> bytes:
         """The first bytes of an array, its header among them."""

@@ -149,6 +149,29 @@ class OrbaxDirectory:
         return {**found, **whole} if isinstance(whole, dict) else whole
 
 
+def _refuse_special_files(directory: str) -> None:
+    """Refuses a directory with anything but files and directories in it. Orbax would wait for the writer of a named pipe.
+
+    Raises:
+        CorruptCheckpointError: There is a pipe, a device, a socket, or a link to what is not there.
+    """
+    pending = [directory]
+    while pending:
+        # what this user may not read, Orbax says
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    pending.append(entry.path)
+                elif not entry.is_file():
+                    raise CorruptCheckpointError(
+                        "a directory of Orbax holds something that is neither a file nor a directory",
+                        file=entry.path,
+                        expected="a file, as Orbax writes it",
+                        found="a pipe, a device, a socket, or a link to what is not there",
+                        remedy="copy the directory again",
+                    )
+
+
 class _TreeItem:
     """A tree of arrays.
 
@@ -158,6 +181,7 @@ class _TreeItem:
 
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)  # the current directory may change before everything is read
+        _refuse_special_files(self._path)
         self._orbax = _import_orbax()
         self._leaves: list[tuple[tuple[Any, ...], Stored]] = []
         self._loaded: dict[int, Array] = {}

@@ -122,11 +122,6 @@ def test_an_optimizer_has_its_shortest_name_alone():
         assert kept(found.graph).keys() == expected
 
 
-def test_without_live_objects_the_names_in_keys_are_the_only_ones():
-    assert kept(selected(tied(), below("second"), never, as_saved=True).graph) == {}
-    assert kept(selected(tied(), below("first"), never, as_saved=True).graph)["w"] == {"first/w"}
-
-
 def test_without_live_objects_no_variable_stays_without_its_value():
     found = selected(of_training(), below("model/b/.OPTIMIZER_SLOT/optimizer/m"), never, as_saved=True)
     assert found.graph.nodes[0].children == edges(optimizer=4)

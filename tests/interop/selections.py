@@ -332,8 +332,8 @@ def tensorflow_cases() -> list[Case]:
 
     rate = "optimizer/learning_rate"
     return [
-        Case("tf_keras, milepost's own", own, make, values, rate),
-        Case("tf_keras, `tf.train.Checkpoint`", theirs, make, values, rate),
+        Case("tf_keras with a legacy optimizer, milepost's own", own, make, values, rate),
+        Case("tf_keras with a legacy optimizer, `tf.train.Checkpoint`", theirs, make, values, rate),
     ]
 
 

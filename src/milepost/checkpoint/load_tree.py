@@ -117,6 +117,9 @@ class NewName(Protocol):
     def takes(self, path: str) -> bool:
         """Whether a saved value or slot variable is not left out, by its path."""
 
+    def ignores(self, path: str) -> bool:
+        """Whether ``ignore`` names it."""
+
 
 class _Selected:
     """The names that `load` gives to saved values."""
@@ -137,6 +140,10 @@ class _Selected:
         self._renaming.unused.met_saved(path)  # also if the value is left out, because then no name is asked for it
         self._selection.unused.met_live(path)
         return not self._selection.leaves_alone(path, counter=True)
+
+    def ignores(self, path: str) -> bool:
+        """Whether ``ignore`` names a value."""
+        return self._selection.ignores(path)
 
     def warn_of_unused(self, reader: BundleReader, *, dotted: bool = False) -> None:
         """Warns of names in ``rename``, ``ignore`` and ``only`` that are not in the file."""
@@ -191,7 +198,7 @@ def tree_of(
             return {name: make(key, VARIABLE_VALUE) for name, key in keys.items()}
     variables: Mapping[int, Sequence[SavedValue]] = {}
     if new_name is not None:
-        found = selected(graph, new_name.takes, lambda path: False, as_saved=True)
+        found = selected(graph, new_name.takes, new_name.ignores, as_saved=True)
         graph, _ = renamed(found.graph, new_name)
         variables = found.variables
         all_named(reader)

@@ -53,7 +53,7 @@ class _Read:
     def __init__(self, names: Naming, unread: Collection[str]) -> None:
         self._names = names
         self._unread = unread
-        self.takes = names.takes
+        self.takes, self.ignores = names.takes, names.ignores
 
     def __call__(self, name: str, *, dotted: bool = False) -> str | None:
         return None if name in self._unread else self._names(name)

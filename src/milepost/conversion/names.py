@@ -21,6 +21,10 @@ class Naming(Protocol):
         """Whether a value or slot variable may not be left out, by its saved path."""
         ...
 
+    def ignores(self, path: str) -> bool:
+        """Whether it is left out by ``ignore``."""
+        ...
+
     def warn_of_unused(self, reader: BundleReader) -> None:
         """Warns of what the user says and what is in no name of the file. All values have got their names before."""
         ...
@@ -43,6 +47,10 @@ class GivenNames:
     def takes(self, path: str) -> bool:
         """Whether a value or slot variable is not left out, by its saved path."""
         return path in self._names
+
+    def ignores(self, path: str) -> bool:
+        """No value is left out by ``ignore``."""
+        return False
 
     def warn_of_unused(self, reader: BundleReader) -> None:
         """Does nothing: what the user says was used where the names were made."""
@@ -80,6 +88,10 @@ class NewNames:
         if not callable(self._renaming.rename):
             return self(path) is not None
         return SLOT not in path or self._selects([path])
+
+    def ignores(self, path: str) -> bool:
+        """Whether ``ignore`` names a value."""
+        return self._ignoring.ignores(path)
 
     def _selects(self, names: Sequence[str]) -> bool:
         """Whether ``ignore`` and ``only`` do not leave out the value of these names."""

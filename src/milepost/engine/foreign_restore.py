@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
+from milepost.adapters.packed import PackedAdapter
 from milepost.bundle import BundleReader
 from milepost.engine.matched_restore import OWN
 from milepost.engine.options import CheckpointOptions
@@ -19,6 +19,7 @@ from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated, Translation
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
+from milepost.foreign.graph import WRAPPERS
 from milepost.foreign.items import walked
 from milepost.foreign.optimizers import GROUPS, STATE
 from milepost.graph.contract.operation import Operation
@@ -151,63 +152,111 @@ def foreign_restoration(
     options: CheckpointOptions,
     rounds: Rounds | None,
     translation: Translation,
-) -> ForeignRestoration:
+) -> tuple[ForeignRestoration, Callable[[str], str]]:
     """Makes the object graph of a file for the live objects, and a restore from it.
+
+    Returns:
+        The restore, and a function that returns the name of the value that takes what has a live name.
 
     Raises:
         MilepostError: No object graph can be made of the file. The error names the file.
     """
     try:
-        optimizers = paths_of_optimizers(live) if translation.renames else frozenset()
-        left_out = reader.rename(_new_names(reader, optimizers, translation)) if translation.renames else []
-        builder = GraphBuilder(reader, live)
-        graph, translated = builder.build(), Translated(translation, left_out)
-        if translation.selects:
-            below = tuple(f"{path}/" for path in optimizers)
-            found = selected(graph, partial(_takes, translation, below), translation.ignores)
+        names = _Names(reader, live, translation)
+        left_out = reader.rename(names) if translation.renames else []
+        builder = GraphBuilder(reader, live, translation.ignores if translation.ignore else None)
+        graph, left_out = builder.build(), [*left_out, *builder.ignored]
+        translated = Translated(translation, left_out, names.away)
+        if translation.selects or names.away:
+            found = selected(graph, names.takes_object, translation.ignores)
             graph = found.graph
-            translated = Translated(translation, [*left_out, *found.left_out], variables=found.variables)
+            translated = replace(translated, left_out=[*left_out, *found.left_out], variables=found.variables)
     except MilepostError as error:
         raise error.with_context(file=reader.prefix) from None
-    return ForeignRestoration(
+    restoration = ForeignRestoration(
         reader,
         graph,
         options,
         Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
-        () if any(map(_STATE.search, left_out)) else builder.optimizers,
+        () if any(map(_STATE.search, names.away)) else builder.optimizers,
         rounds,
         translated,
     )
+    return restoration, names.whole_of
 
 
-def _new_names(
-    reader: ForeignReader, optimizers: Collection[str], translation: Translation
-) -> Callable[[str], str | None]:
-    """The function that gives each value its name, or None if it is left out.
+class _Names:
+    """The live name of each value, or None if it is left out.
 
-    Hyperparameters say what the state of an optimizer belongs to. So they are left out later (`_takes`), unless all of the state is.
+    A live object that takes plain state is one value, whatever the file has below its name. Hyperparameters say what the state of an
+    optimizer belongs to, so they are left out later (`takes_object`) if anything else of the optimizer is taken.
+
+    Attributes:
+        away: The keys of the values that ``rename`` leaves out.
     """
-    names = {
-        item.key: translation.live_path(item.key, dotted=reader.packs) for item in walked(reader.root) if item.is_leaf
-    }
-    taken = {key for key, name in names.items() if name is not None and translation.takes(name)}
-    needed = tuple(
-        f"{path}/{GROUPS}/"
-        for path in map(_plain, optimizers)
-        if any(_plain(names[key] or "").startswith(f"{path}/{STATE}/") for key in taken)
-    )
 
-    def new_name(key: str) -> str | None:
-        name = names[key] if key in names else translation.live_path(key, dotted=reader.packs)
-        is_taken = key in taken if key in names else name is not None and translation.takes(name)
-        return name if is_taken or (name is not None and _plain(name).startswith(needed)) else None
+    def __init__(self, reader: ForeignReader, live: LiveGraph, translation: Translation) -> None:
+        self._translation = translation
+        self._dotted = reader.packs
+        self.away: list[str] = []
+        self._names: dict[str, str | None] = {}
+        self._whole: set[str] = set()
+        if not translation.renames:
+            return
+        self._live = set(map(_plain, live.paths))
+        pairs = zip(live.paths, live.adapters, strict=True)
+        self._whole = {_plain(path) for path, adapter in pairs if path and isinstance(adapter, PackedAdapter)}
+        self._optimizers = tuple(f"{path}/" for path in paths_of_optimizers(live))
+        groups: dict[str, dict[str, str]] = {}
+        needed: set[str] = set()
+        for key in [item.key for item in walked(reader.root) if item.is_leaf]:
+            name = translation.live_path(key, dotted=reader.packs)
+            self._names[key] = None
+            if name is None:
+                self.away.append(key)
+                continue
+            owner = next((each for each in self._optimizers if _plain(name).startswith(_plain(each))), "")
+            if owner and _plain(name).startswith(f"{_plain(owner)}{GROUPS}/"):
+                groups.setdefault(owner, {})[key] = name
+            if self._takes(name, owner):
+                self._names[key] = name
+                needed.add(owner)
+        for owner in needed & groups.keys():
+            self._names |= groups[owner]
+        self._variables_away = frozenset(map(_plain, self.away))
 
-    return new_name
+    def __call__(self, key: str) -> str | None:
+        if key in self._names:
+            return self._names[key]
+        name = self._translation.live_path(key, dotted=self._dotted)  # of something that is no item
+        return name if name is not None and self._takes(name, "") else None
 
+    def takes_object(self, path: str) -> bool:
+        """Whether the value at a path in the graph is taken. What ``only`` says of all but hyperparameters was looked at before."""
+        if SLOT in path:
+            return _plain(path.partition(SLOT)[0]) not in self._variables_away and not self._translation.ignores(path)
+        return not path.startswith(self._optimizers) or self._translation.takes(path)
 
-def _takes(translation: Translation, optimizers: tuple[str, ...], path: str) -> bool:
-    """Whether a value of the graph is taken. The names of all but optimizers and slot variables were looked at before."""
-    return not (SLOT in path or path.startswith(optimizers)) or translation.takes(path)
+    def _takes(self, name: str, owner: str) -> bool:
+        whole = self.whole_of(name)
+        aliases = [whole] if whole is not name else [name, *self._other_names(name, owner)]
+        are_taken = [self._translation.takes(each) for each in aliases]
+        return any(are_taken) and not any(map(self._translation.ignores, aliases))
+
+    def whole_of(self, name: str) -> str:
+        """The name of the live object that takes a value as a part of plain state; else the name itself."""
+        parts = _plain(name).split("/") if self._whole else ()
+        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+        return next((each for each in above if each in self._whole), name)
+
+    def _other_names(self, name: str, owner: str) -> Iterator[str]:
+        """The name without the levels of wrappers, and that of state below its optimizer, without the number of the parameter."""
+        plain = _plain(name)
+        if plain not in self._live and not WRAPPERS.isdisjoint(plain.split("/")):
+            yield "/".join(part for part in plain.split("/") if part not in WRAPPERS)
+        if owner and plain.startswith(f"{_plain(owner)}{STATE}/"):
+            parts = plain.removeprefix(f"{_plain(owner)}{STATE}/").split("/")
+            yield from {f"{owner}{STATE}/{'/'.join(parts[1:])}", f"{owner}{STATE}/{parts[-1]}"}
 
 
 def _plain(name: str) -> str:

@@ -203,6 +203,7 @@ class _Prepared(NamedTuple):
     restoration: Restoration | NameBasedRestoration
     operation: Operation
     status: Callable[[], LoadStatus]
+    whole_of: Callable[[str], str] = str
 
 
 def _load(
@@ -217,7 +218,7 @@ def _load(
         prepared = _prepared(reader, view, options, storage, rounds, translation)
         if translation is not AS_SAVED:
             _warn_of_unused_names(reader, prepared, translation)
-        restoration, operation, status = prepared
+        restoration, operation, status, _ = prepared
         if not isinstance(restoration, NameBasedRestoration):
             restoration.restore(operation, pause)
             return status()
@@ -234,7 +235,8 @@ def _warn_of_unused_names(reader: BundleReader, prepared: _Prepared, translation
     def live() -> Sequence[str]:
         return walk(prepared.operation, slots=False).paths
 
-    translation.warn_of_unused(reader, live, dotted=is_foreign(reader) and reader.packs)
+    dotted = is_foreign(reader) and reader.packs
+    translation.warn_of_unused(reader, live, dotted=dotted, whole_of=prepared.whole_of)
 
 
 def _prepared(
@@ -266,11 +268,13 @@ def _translated(graph: ObjectGraph, translation: Translation, operation: Operati
     nones = graph.nones()
     graph, left_out = renamed(graph, translation.live_path) if translation.rename else (graph, [])
     if not translation.selects:
-        return graph, Translated(translation, left_out, nones.intersection(left_out))
+        return graph, Translated(translation, left_out, left_out, nones.intersection(left_out))
     optimizers = paths_of_optimizers(walk(operation, slots=False))
     found = selected(graph, translation.takes, translation.ignores, optimizers)
-    left_out += found.left_out
-    return found.graph, Translated(translation, left_out, nones.intersection(left_out), found.variables)
+    all_left_out = [*left_out, *found.left_out]
+    return found.graph, Translated(
+        translation, all_left_out, left_out, nones.intersection(all_left_out), found.variables
+    )
 
 
 def _prepared_saved_model(
@@ -310,10 +314,10 @@ def _prepared_foreign(
 
     operation = view()
     live = walk(operation, slots=False)
-    restoration = foreign_restoration(reader, live, options, rounds, translation)
+    restoration, whole_of = foreign_restoration(reader, live, options, rounds, translation)
 
     def status() -> LoadStatus:
         hint = names_compared(reader, live) if restoration.bound_count() <= 1 else ""
         return ForeignStatus(restoration, view, hint)
 
-    return _Prepared(restoration, operation, status)
+    return _Prepared(restoration, operation, status, whole_of)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
@@ -116,7 +116,7 @@ class Translation:
     def _pattern(self, argument: str, names: Any) -> re.Pattern[str]:
         """A pattern of paths: the names, and everything below them."""
         listed = [names] if isinstance(names, str) else names
-        if not isinstance(listed, Sequence) or not all(isinstance(each, str) for each in listed):
+        if not isinstance(listed, Sequence) or not all(isinstance(each, str) and each.strip("./") for each in listed):
             either = "True or False, or " if argument == "cast" else ""
             raise wrong(argument, names, f"{either}a name, or a list of names, in which * stands for any text")
         texts = {each: ".*".join(map(re.escape, each.strip("./").replace(".", "/").split("*"))) for each in listed}
@@ -186,7 +186,12 @@ class Translation:
         return self._ignored is not None and any(self._ignored.match(_plain(name)) for name in names_of(path))
 
     def warn_of_unused(
-        self, reader: BundleReader, live: Callable[[], Iterable[str]] | None = None, *, dotted: bool = False
+        self,
+        reader: BundleReader,
+        live: Callable[[], Iterable[str]] | None = None,
+        *,
+        dotted: bool = False,
+        whole_of: Callable[[str], str] = str,
     ) -> None:
         """Warns of each name and pattern that names nothing, neither in a file nor in the program.
 
@@ -194,8 +199,15 @@ class Translation:
             reader: The open file. If this translation renames, `live_name` was called for all its values.
             live: Returns the paths of the live objects. None if values are only loaded.
             dotted: As for `live_name`.
+            whole_of: Returns the live name of the value that takes what has a live name. It is another one if several names of the file are
+                one value.
         """
-        self.unused.warn(reader, partial(self.live_path, dotted=dotted), live)
+
+        def new_name(name: str) -> str | None:
+            new = self.live_path(name, dotted=dotted)
+            return None if new is None else whole_of(new)
+
+        self.unused.warn(reader, new_name, live)
 
     def casts(self, key: str) -> bool:
         """Whether the numbers of a saved value are converted to the element type of the live object."""
@@ -326,12 +338,14 @@ class Translated:
     Attributes:
         translation: The translation.
         left_out: The keys of the saved values that it leaves out.
+        renamed_away: The keys of those of them that ``rename`` leaves out.
         nones: The keys of those of them that stand for None.
         variables: By node, the values of variables that are left out although their slot variables are not.
     """
 
     translation: Translation = AS_SAVED
     left_out: Sequence[str] = ()
+    renamed_away: Sequence[str] = ()
     nones: frozenset[str] = frozenset()
     variables: Mapping[int, Sequence[SavedValue]] = field(default_factory=dict)
 
@@ -347,7 +361,7 @@ class Translated:
 
     @cached_property
     def _names_left_out(self) -> frozenset[str]:
-        return frozenset(key.partition(ATTRIBUTES)[0].replace(".", "/") for key in self.left_out)
+        return frozenset(key.partition(ATTRIBUTES)[0].replace(".", "/") for key in self.renamed_away)
 
 
 UNTRANSLATED: Final = Translated()

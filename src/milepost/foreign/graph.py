@@ -14,7 +14,7 @@ Names are followed through the file and the live objects side by side, because o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -39,7 +39,8 @@ from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, Slo
 from milepost.plain_state.encoding import TEXT
 from milepost.tensor import DType
 
-_WRAPPERS: Final = ("module", "_orig_mod")
+WRAPPERS: Final = frozenset({"module", "_orig_mod"})
+"""Levels that wrappers of PyTorch add to names."""
 _VALUE: Final = "value"
 _BY_DEFAULT: Final = "not in the file; the default that load_state_dict of PyTorch gives it too"
 _BATCHES: Final = "num_batches_tracked"
@@ -88,8 +89,10 @@ class GraphBuilder:
     Args:
         reader: The open file. Values are added to it in the form that objects take.
         live: The live objects. Their root corresponds to the root of the file.
+        ignores: Whether the live object at a path takes nothing, by whichever of its names the file has it.
 
     Attributes:
+        ignored: The keys of values for such objects.
         objects: By node, the objects that could be made only by running code.
         notes: By key, where a value comes from that is not in the file.
         left_out: By key, functions that the file names in the state of a scheduler. The live scheduler has them itself.
@@ -97,7 +100,9 @@ class GraphBuilder:
         optimizers: The nodes of optimizers of PyTorch, and of their groups.
     """
 
-    def __init__(self, reader: ForeignReader, live: LiveGraph) -> None:
+    def __init__(self, reader: ForeignReader, live: LiveGraph, ignores: Callable[[str], bool] | None = None) -> None:
+        self._ignores = ignores
+        self.ignored: list[str] = []
         self._reader = reader
         self._live = live
         self._edges = [{edge.name: edge.node for edge in edges} for edges in live.edges]
@@ -206,6 +211,9 @@ class GraphBuilder:
                 self._add_parametrised(node, edges, renamed[name], child)
                 continue
             live_child = self._live_child(name, edges, live)
+            if self._ignores is not None and live_child is not None and self._ignores(self._live.paths[live_child]):
+                self.ignored += [each.key for each in walked(child) if each.is_leaf]
+                continue
             added = self._add(child, live_child)
             if not self._contradicts(child, live_child):
                 self._drafts[node].children[name] = added
@@ -305,7 +313,7 @@ class GraphBuilder:
         """The item, or the item below levels that only the file has."""
         while len(item.children) == 1:
             ((name, child),) = item.children.items()
-            is_wrapper = name in _WRAPPERS and child.children and self._reader.packs
+            is_wrapper = name in WRAPPERS and child.children and self._reader.packs
             is_value = name == _VALUE and adapter is not None and adapter.leaf and child.is_leaf
             if not (is_wrapper or is_value) or (live is not None and name in self._edges[live]):
                 break

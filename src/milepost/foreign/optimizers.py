@@ -19,6 +19,7 @@ Files of older versions of PyTorch lack hyperparameters that were added later. `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -175,8 +176,9 @@ def _hints(item: Item, parameter: Any) -> Mapping[str, Array]:
     if not isinstance(stored, Stored):
         return {}
     strides = strides_of(stored)
-    if strides is None and tuple(parameter.shape) == stored.spec.shape and not parameter.is_contiguous():
-        strides = usual_strides(stored.spec.shape)  # otherwise it would get those of the parameter
+    with suppress(RuntimeError):  # the parameter is made later, and has no shape yet
+        if strides is None and tuple(parameter.shape) == stored.spec.shape and not parameter.is_contiguous():
+            strides = usual_strides(stored.spec.shape)  # otherwise it would get those of the parameter
     return {} if strides is None else {STRIDES: np.array(strides, np.int64)}
 
 

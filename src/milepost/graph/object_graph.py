@@ -124,12 +124,15 @@ class ObjectGraph:
         return frozenset(value.key for number in numbers for value in self.nodes[number].values)
 
     def nodes_with_values(self) -> list[bool]:
-        """For each node, whether it has values, or a node that can be reached from it has.
+        """For each node, whether it has values, or a node that can be reached from it has. A variable counts if it has a slot variable.
 
         This is computed rather than read from the file. Files from before TensorFlow 2.9 lack the field, and a wrong field would
         hide values.
         """
         holds = of_each(self.nodes, lambda node: bool(node.values or node.slots or node.saver))
+        for _, node in self.inner:
+            for slot in node.slots:
+                holds[slot.variable] = True
         unknown = [(number, targets(node.children)) for number, node in self.inner if not holds[number]]
         # Most children have a higher number than their parents, so one pass backwards finds almost all.
         for number, below in reversed(unknown):

@@ -85,8 +85,7 @@ def selected(
         takes: Whether a value is taken, by a path of its object or slot variable. The values of the root are taken.
         ignores: Whether it is ignored, by the path that is in its key.
         optimizers: The paths of optimizers. Nodes with slot variables are optimizers too.
-        as_saved: Whether the graph is read without live objects. Then the names in keys are the only ones, and no variable stays without
-            its value.
+        as_saved: Whether the graph is read without live objects. Then no variable stays without its value.
     """
     return _Selection(graph, takes, ignores, optimizers, as_saved).run()
 
@@ -99,8 +98,7 @@ class _Selection:
         self._takes = takes
         self._ignores = ignores
         self._as_saved = as_saved
-        self._ways = _ways(self._nodes, optimizers, 1 if as_saved else _MOST_NAMES)
-        self._kept = {0}
+        self._ways = _ways(self._nodes, optimizers)
         self._edges: set[tuple[int, str]] = set()
         """The edges that stay, each with the node that it begins at."""
 
@@ -167,20 +165,18 @@ class _Selection:
         while way.above is not None and not way.is_kept:
             way.is_kept = True
             self._edges.add((way.above.node, way.name))
-            self._kept.add(way.node)
             way = way.above
 
     def _drop_edges(self, node: int) -> None:
         """A list or dict that loses a member loses its type. If a restore knows the type, it assumes that no member is left out."""
         children = self._nodes[node].children
-        others = self._kept if self._as_saved else ()
-        kept = tuple(edge for edge in children if (node, edge.name) in self._edges or edge.node in others)
+        kept = tuple(edge for edge in children if (node, edge.name) in self._edges)
         if len(kept) < len(children):
             python = "" if node else self._nodes[node].python
             self._nodes[node] = self._nodes[node]._replace(children=kept, python=python)
 
 
-def _ways(nodes: Sequence[Node], optimizers: Collection[str], most: int) -> dict[int, list[_Way]]:
+def _ways(nodes: Sequence[Node], optimizers: Collection[str]) -> dict[int, list[_Way]]:
     """The ways to each node that the root leads to, shorter ones first. None of them passes a node twice."""
     root = _Way(0)
     found, pending = {0: [root]}, deque([root])
@@ -188,7 +184,8 @@ def _ways(nodes: Sequence[Node], optimizers: Collection[str], most: int) -> dict
         way = pending.popleft()
         for name, node in nodes[way.node].children:
             known = found.setdefault(node, [])
-            if known and (len(known) == most or nodes[node].slots or known[0].path in optimizers or way.passes(node)):
+            is_optimizer = known and (nodes[node].slots or known[0].path in optimizers)
+            if known and (is_optimizer or len(known) == _MOST_NAMES or way.passes(node)):
                 continue
             known.append(_Way(node, child_path(way.path, name, is_root=way.above is None), name, way))
             pending.append(known[-1])

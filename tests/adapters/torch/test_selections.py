@@ -176,3 +176,160 @@ def test_a_tree_of_slot_variables_alone_has_no_empty_model(tmp_path):
     optimizer.step()
     path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")
     assert milepost.load(path, only="optimizer").keys() == {"optimizer"}
+
+
+def stepped(net, optimizer):
+    net(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    return net, optimizer
+
+
+def both(directory, **objects):
+    """The paths of milepost's own file and of one of torch.save."""
+    own = milepost.Checkpoint(**objects).write(directory / "own")
+    torch.save({name: each.state_dict() for name, each in objects.items()}, directory / "c.pt")
+    return own, str(directory / "c.pt")
+
+
+@pytest.mark.parametrize("only", ["optimizer/state/exp_avg", "*exp_avg"])
+def test_slot_variables_are_selected_below_their_optimizer(saved, only):
+    net, optimizer = made()
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(saved, only=only).assert_consumed()
+    assert set(map(tuple, names_of_state(net, optimizer).values())) == {("exp_avg",)}
+
+
+def test_state_in_a_file_of_torch_save_may_be_named_by_its_number(tmp_path):
+    _, path = both(tmp_path, **dict(zip(("net", "optimizer"), stepped(*made()), strict=True)))
+    net, optimizer = made()
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path, only="optimizer/state/1/exp_avg").assert_consumed()
+    assert names_of_state(net, optimizer) == {"0.bias": ["exp_avg"]}
+
+
+@pytest.mark.parametrize("only", ["*betas", "optimizer/param_groups/0/betas"])
+def test_one_hyperparameter_is_restored(saved, only):
+    net, optimizer = made()
+    optimizer.param_groups[0].update(betas=(0.5, 0.5), lr=0.5)
+    status = milepost.Checkpoint(net=net, optimizer=optimizer).read(saved, only=only)
+    status.assert_consumed().assert_existing_objects_matched()
+    assert optimizer.param_groups[0]["betas"] == (0.9, 0.999)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert not optimizer.state
+
+
+@pytest.mark.parametrize("argument", ["only", "ignore"])
+@pytest.mark.parametrize("name", [["net", ""], ["/"]])
+def test_an_empty_name_is_refused(saved, argument, name):
+    with pytest.raises(milepost.UnsupportedError, match="a name, or a list of names"):
+        milepost.Checkpoint(net=made()[0]).read(saved, **{argument: name})
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["own", "torch.save"])
+def test_state_that_was_made_since_is_removed_if_the_optimizer_alone_is_restored(tmp_path, kind):
+    net, optimizer = made()
+    path = both(tmp_path, net=net, optimizer=optimizer)[kind]
+    checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
+    stepped(net, optimizer)
+    checkpoint.read(path, only="optimizer").assert_consumed().assert_existing_objects_matched()
+    assert not optimizer.state
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["own", "torch.save"])
+def test_state_that_was_made_since_is_removed_beside_state_that_is_ignored(tmp_path, kind):
+    path = both(tmp_path, **dict(zip(("net", "optimizer"), stepped(*made()), strict=True)))[kind]
+    net, _ = made()
+    optimizer = torch.optim.Adam(net.parameters(), amsgrad=True)
+    stepped(net, optimizer)
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path, ignore="*exp_avg").assert_consumed()
+    assert set(map(tuple, names_of_state(net, optimizer).values())) == {("exp_avg", "exp_avg_sq", "step")}
+
+
+def test_state_of_an_optimizer_alone_waits_for_a_model_that_is_made_later(tmp_path):
+    path, _ = both(tmp_path, **dict(zip(("net", "optimizer"), stepped(*made()), strict=True)))
+    checkpoint = milepost.Checkpoint()
+    status = checkpoint.read(path, only="optimizer")
+    net, optimizer = made()
+    before = net[0].weight.detach().clone()
+    checkpoint.net, checkpoint.optimizer = net, optimizer
+    status.assert_consumed()
+    assert names_of_state(net, optimizer).keys() == dict(net.named_parameters()).keys()
+    assert torch.equal(net[0].weight, before)
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["own", "torch.save"])
+def test_a_shared_module_that_is_ignored_takes_nothing_by_its_other_names(tmp_path, kind):
+    path, live = both(tmp_path, net=Shared())[kind], Shared()
+    before = live.shared.weight.detach().clone()
+    milepost.Checkpoint(net=live).read(path, ignore="net/shared").assert_consumed()
+    assert torch.equal(live.shared.weight, before)
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["own", "torch.save"])
+def test_slot_variables_go_with_a_variable_that_rename_leaves_out(tmp_path, kind):
+    path = both(tmp_path, **dict(zip(("net", "optimizer"), stepped(*made()), strict=True)))[kind]
+    net, optimizer = made()
+    status = milepost.Checkpoint(net=net, optimizer=optimizer).read(
+        path, rename=lambda name: None if name.startswith("net/1") else name
+    )
+    status.expect_partial()
+    assert names_of_state(net, optimizer).keys() == {"0.weight", "0.bias"}
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["own", "torch.save"])
+@pytest.mark.parametrize(
+    ("selection", "is_taken"), [({"only": "*lr"}, False), ({"ignore": "*lr"}, True), ({"only": "scheduler"}, True)]
+)
+def test_plain_state_is_taken_as_a_whole_or_not_at_all(tmp_path, kind, selection, is_taken):
+    def program():
+        net, optimizer = made()
+        return {"net": net, "optimizer": optimizer, "scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)}
+
+    objects = program()
+    stepped(objects["net"], objects["optimizer"])
+    objects["scheduler"].step()
+    path = both(tmp_path, **objects)[kind]
+    live = program()
+    fresh = live["scheduler"].state_dict()
+    milepost.Checkpoint(**live).read(path, **selection).assert_consumed()
+    assert live["scheduler"].state_dict() == (objects["scheduler"].state_dict() if is_taken else fresh)
+
+
+def test_a_part_of_plain_state_names_nothing(tmp_path):
+    _, optimizer = made()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    for path in both(tmp_path, scheduler=scheduler):
+        with pytest.warns(milepost.UnrestoredWarning, match="only names 'scheduler/last_epoch'"):
+            status = milepost.Checkpoint(scheduler=scheduler).read(path, only="scheduler/last_epoch")
+        with pytest.raises(milepost.UnmatchedError):
+            status.assert_consumed()
+
+
+def test_the_names_of_a_wrapper_are_those_of_the_module_in_it(tmp_path):
+    saved, _ = made()
+    torch.save({"net": nn.DataParallel(saved).state_dict()}, tmp_path / "c.pt")
+    for selection, expected in (({"only": "net/0"}, [True, False]), ({"ignore": "net/0"}, [False, True])):
+        live, _ = made()
+        milepost.Checkpoint(net=live).read(str(tmp_path / "c.pt"), **selection).assert_consumed()
+        assert [torch.equal(live[number].weight, saved[number].weight) for number in (0, 1)] == expected
+
+
+def test_the_remedy_for_another_shape_keeps_what_is_ignored_already(tmp_path):
+    path, _ = both(tmp_path, net=made()[0])
+    with pytest.raises(milepost.MismatchError, match=r"ignore=\['net/1/weight', 'net/1/bias'\]"):
+        milepost.Checkpoint(net=made(7)[0]).read(path, ignore="net/1/weight")
+
+
+def test_state_for_a_parameter_without_a_shape_is_deferred(tmp_path):
+    _, path = both(tmp_path, **dict(zip(("net", "optimizer"), stepped(*made()), strict=True)))
+    net = nn.Sequential(nn.LazyLinear(2), nn.Linear(2, 4))
+    optimizer = torch.optim.Adam(net.parameters())
+    milepost.Checkpoint(net=net, optimizer=optimizer).read(path).expect_partial()
+    assert optimizer.param_groups[0]["lr"] == 0.05
+
+
+def test_a_tree_has_what_is_named_by_another_name(tmp_path):
+    path = milepost.Checkpoint(net=Shared()).write(tmp_path / "c")
+    assert milepost.to_state_dict(path, only="net/decoder").keys() == {
+        "net.decoder.embedding.weight",
+        "net.decoder.linear.weight",
+        "net.decoder.linear.bias",
+    }

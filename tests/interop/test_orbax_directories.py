@@ -368,3 +368,12 @@ def test_a_named_pipe_among_the_chunks_is_refused_at_once(tmp_path):
     with pytest.raises(CorruptCheckpointError, match="neither a file nor a directory") as caught:
         milepost.load(str(path))
     assert caught.value.file.endswith(os.path.join("v", "0"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not every user of Windows may make links")
+@pytest.mark.timeout(60)
+def test_links_that_lead_back_are_followed_once(tmp_path):
+    path = saved(tmp_path / "c", {"v": np.arange(6.0)}, use_ocdbt=False)
+    for name in ("first", "second"):
+        os.symlink(path, path / name)
+    assert milepost.load(str(path))["v"].tolist() == list(range(6))

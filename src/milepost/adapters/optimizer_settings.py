@@ -11,7 +11,7 @@ from milepost.graph.adapter import Array
 NO_STATE: Final = frozenset({"params", "param_names", "fused", "foreach", "capturable", "differentiable"})
 """Members of a parameter group that are not state: its parameters, and how a step is computed."""
 STRIDES: Final = "strides"
-"""The local name of the strides of a tensor in the state."""
+"""The hint with the strides of a tensor, in elements."""
 EMPTY: Final = "{}"
 """The name of the slot variable that stands for the state of a parameter that is an empty dict."""
 _INT64: Final = range(-(1 << 63), 1 << 63)

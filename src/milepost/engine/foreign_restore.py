@@ -16,7 +16,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome
 from milepost.engine.restore import Restoration
 from milepost.engine.together.rounds import Rounds
-from milepost.engine.translation import UNTRANSLATED, Translated, Translation
+from milepost.engine.translation import UNTRANSLATED, Translated, Translation, as_compared
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
 from milepost.foreign.graph import WRAPPERS
@@ -203,9 +203,9 @@ class _Names:
         self._whole: set[str] = set()
         if not translation.renames:
             return
-        self._live = set(map(_plain, live.paths))
+        self._live = set(map(as_compared, live.paths))
         pairs = zip(live.paths, live.adapters, strict=True)
-        self._whole = {_plain(path) for path, adapter in pairs if path and isinstance(adapter, PackedAdapter)}
+        self._whole = {as_compared(path) for path, adapter in pairs if path and isinstance(adapter, PackedAdapter)}
         self._optimizers = tuple(f"{path}/" for path in paths_of_optimizers(live))
         groups: dict[str, dict[str, str]] = {}
         needed: set[str] = set()
@@ -215,15 +215,15 @@ class _Names:
             if name is None:
                 self.away.append(key)
                 continue
-            owner = next((each for each in self._optimizers if _plain(name).startswith(_plain(each))), "")
-            if owner and _plain(name).startswith(f"{_plain(owner)}{GROUPS}/"):
+            owner = next((each for each in self._optimizers if as_compared(name).startswith(as_compared(each))), "")
+            if owner and as_compared(name).startswith(f"{as_compared(owner)}{GROUPS}/"):
                 groups.setdefault(owner, {})[key] = name
             if self._takes(name, owner):
                 self._names[key] = name
                 needed.add(owner)
         for owner in needed & groups.keys():
             self._names |= groups[owner]
-        self._variables_away = frozenset(map(_plain, self.away))
+        self._variables_away = frozenset(map(as_compared, self.away))
 
     def __call__(self, key: str) -> str | None:
         if key in self._names:
@@ -234,7 +234,9 @@ class _Names:
     def takes_object(self, path: str) -> bool:
         """Whether the value at a path in the graph is taken. What ``only`` says of all but hyperparameters was looked at before."""
         if SLOT in path:
-            return _plain(path.partition(SLOT)[0]) not in self._variables_away and not self._translation.ignores(path)
+            return as_compared(path.partition(SLOT)[0]) not in self._variables_away and not self._translation.ignores(
+                path
+            )
         return not path.startswith(self._optimizers) or self._translation.takes(path)
 
     def _takes(self, name: str, owner: str) -> bool:
@@ -245,22 +247,18 @@ class _Names:
 
     def whole_of(self, name: str) -> str:
         """The name of the live object that takes a value as a part of plain state; else the name itself."""
-        parts = _plain(name).split("/") if self._whole else ()
+        parts = as_compared(name).split("/") if self._whole else ()
         above = ("/".join(parts[:count]) for count in range(1, len(parts)))
         return next((each for each in above if each in self._whole), name)
 
     def _other_names(self, name: str, owner: str) -> Iterator[str]:
         """The name without the levels of wrappers, and that of state below its optimizer, without the number of the parameter."""
-        plain = _plain(name)
+        plain = as_compared(name)
         if plain not in self._live and not WRAPPERS.isdisjoint(plain.split("/")):
             yield "/".join(part for part in plain.split("/") if part not in WRAPPERS)
-        if owner and plain.startswith(f"{_plain(owner)}{STATE}/"):
-            parts = plain.removeprefix(f"{_plain(owner)}{STATE}/").split("/")
+        if owner and plain.startswith(f"{as_compared(owner)}{STATE}/"):
+            parts = plain.removeprefix(f"{as_compared(owner)}{STATE}/").split("/")
             yield from {f"{owner}{STATE}/{'/'.join(parts[1:])}", f"{owner}{STATE}/{parts[-1]}"}
-
-
-def _plain(name: str) -> str:
-    return name.replace(".", "/")
 
 
 def names_compared(reader: ForeignReader, live: LiveGraph) -> str:

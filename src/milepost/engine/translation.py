@@ -183,7 +183,7 @@ class Translation:
 
     def ignores(self, path: str) -> bool:
         """Whether ``ignore`` names the live object at a path."""
-        return self._ignored is not None and any(self._ignored.match(_plain(name)) for name in names_of(path))
+        return self._ignored is not None and any(self._ignored.match(as_compared(name)) for name in names_of(path))
 
     def warn_of_unused(
         self,
@@ -237,16 +237,16 @@ class Translation:
         return name
 
 
-def _plain(path: str) -> str:
-    """A path in the form in which it is compared with patterns."""
+def as_compared(path: str) -> str:
+    """A path in the form in which it is compared with patterns, where ``.`` and ``/`` are the same."""
     return path.replace(".", "/")
 
 
 def _means(pattern: re.Pattern[str], path: str) -> bool:
     """Whether a pattern of ``only`` or ``cast`` means the object at a path. That of a variable does not mean its slot variables."""
-    own, *below = (bool(pattern.match(_plain(name))) for name in names_of(path))
+    own, *below = (bool(pattern.match(as_compared(name))) for name in names_of(path))
     variable, is_slot, _ = path.partition(SLOT)
-    return any(below) or (own and not (is_slot and pattern.match(_plain(variable))))
+    return any(below) or (own and not (is_slot and pattern.match(as_compared(variable))))
 
 
 def _called(rename: Callable[[str], Any], name: str) -> str | None:
@@ -357,11 +357,11 @@ class Translated:
         """
         if self.translation.leaves_alone(slot):
             return True
-        return slot.partition(SLOT)[0].replace(".", "/") in self._names_left_out
+        return as_compared(slot.partition(SLOT)[0]) in self._names_left_out
 
     @cached_property
     def _names_left_out(self) -> frozenset[str]:
-        return frozenset(key.partition(ATTRIBUTES)[0].replace(".", "/") for key in self.renamed_away)
+        return frozenset(as_compared(key.partition(ATTRIBUTES)[0]) for key in self.renamed_away)
 
 
 UNTRANSLATED: Final = Translated()

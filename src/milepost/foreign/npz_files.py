@@ -55,7 +55,7 @@ _SMALL: Final = 1 << 20
 _TEXTS: Final = 64 << 20
 """The bytes of memory that arrays of text may take in any case."""
 _OF_TEXT: Final = 60
-"""The bytes of memory that a byte of text in the archive may take. That of an object and its pointer is that of one character."""
+"""The bytes of memory that a byte of text in the archive may take. An object of one character and the pointer to it take 42."""
 _DEFLATED: Final = 1032
 """The most bytes that Deflate makes of one."""
 _OBJECT: Final = 41

@@ -155,21 +155,33 @@ def _refuse_special_files(directory: str) -> None:
     Raises:
         CorruptCheckpointError: There is a pipe, a device, a socket, or a link to what is not there.
     """
-    pending = [directory]
+    pending, seen = [directory], set[tuple[int, int]]()
     while pending:
-        # what this user may not read, Orbax says
-        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    pending.append(entry.path)
-                elif not entry.is_file():
-                    raise CorruptCheckpointError(
-                        "a directory of Orbax holds something that is neither a file nor a directory",
-                        file=entry.path,
-                        expected="a file, as Orbax writes it",
-                        found="a pipe, a device, a socket, or a link to what is not there",
-                        remedy="copy the directory again",
-                    )
+        inside = pending.pop()
+        with contextlib.suppress(OSError):  # what this user may not read, Orbax says
+            found = os.stat(inside)
+            if (found.st_dev, found.st_ino) in seen:  # links may lead back
+                continue
+            seen.add((found.st_dev, found.st_ino))
+            pending += _directories_in(inside)
+
+
+def _directories_in(directory: str) -> list[str]:
+    """The directories in a directory; errors are those of `_refuse_special_files`."""
+    found = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                found.append(entry.path)
+            elif not entry.is_file():
+                raise CorruptCheckpointError(
+                    "a directory of Orbax holds something that is neither a file nor a directory",
+                    file=entry.path,
+                    expected="a file, as Orbax writes it",
+                    found="a pipe, a device, a socket, or a link to what is not there",
+                    remedy="copy the directory again",
+                )
+    return found
 
 
 class _TreeItem:

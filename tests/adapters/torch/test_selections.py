@@ -99,7 +99,7 @@ def test_state_in_a_file_without_the_model_is_refused_if_its_shape_does_not_fit(
     torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
     net, optimizer = made(7)
     checkpoint = milepost.Checkpoint(net=net, optimizer=optimizer)
-    with pytest.raises(milepost.MismatchError, match=r"shape \(4, 2\) of 'exp_avg'"):
+    with pytest.raises(milepost.MismatchError, match=r"shape \(4, 2\) of 'exp_avg' of parameter 2 of group 0"):
         checkpoint.read(str(tmp_path / "optimizer.pt"), rename={"": "optimizer"})
     assert not optimizer.state
 

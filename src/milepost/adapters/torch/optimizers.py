@@ -366,9 +366,19 @@ def _check_shapes(optimizer: Any) -> None:
                 raise MismatchError(
                     "the saved state of an optimizer belongs to a parameter of another shape; nothing was changed",
                     expected=f"shape {tuple(parameter.shape)}, as the live parameter has it",
-                    found=f"shape {tuple(value.shape)} of {name!r}",
+                    found=f"shape {tuple(value.shape)} of {name!r} of {_called(optimizer, parameter)}",
                     remedy="give the parameter the saved shape, or pass its name as ignore to the restore, which leaves out its state too",
                 )
+
+
+def _called(optimizer: Any, parameter: Any) -> str:
+    """A parameter as errors call it: by its name, if the program has given names to the optimizer, and its position."""
+    for number, group in enumerate(optimizer.param_groups):
+        for position, each in enumerate(group["params"]):
+            if each is parameter:
+                name = f"{group['param_names'][position]!r}, " if "param_names" in group else ""
+                return f"{name}parameter {position} of group {number}"
+    return "a parameter in no group"
 
 
 def _overrides_loading(optimizer: Any) -> bool:

@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from milepost.adapters.optimizer_settings import STRIDES
-from milepost.adapters.torch.hints import PLAIN
-from milepost.adapters.torch.leaves import GRADIENT
+from milepost.adapters.torch.hints import HINTS
 from milepost.adapters.torch.local_shards import (
     held_of,
     home_of_shard,
@@ -41,7 +39,7 @@ class DTensorAdapter(Adapter):
     """`torch.distributed.tensor.DTensor`, also as a parameter."""
 
     leaf = True
-    hints = frozenset({STRIDES, GRADIENT, PLAIN})
+    hints = HINTS
 
     def handles(self, kind: type) -> bool:
         return is_dtensor_type(kind)

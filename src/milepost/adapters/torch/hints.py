@@ -9,9 +9,13 @@ from typing import Final
 
 import torch
 
+from milepost.adapters.optimizer_settings import STRIDES
 from milepost.graph.by_identity import ByIdentity
 
+GRADIENT: Final = "gradient"
 PLAIN: Final = "plain"
+HINTS: Final = frozenset({STRIDES, GRADIENT, PLAIN})
+"""The names of all hints that a tensor may have."""
 hints_of: Final[ByIdentity[frozenset[str]]] = ByIdentity()
 """The names of what `keep_hint` was called with, for each tensor that it was called for."""
 

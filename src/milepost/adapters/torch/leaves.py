@@ -7,16 +7,13 @@ a parameter, and does it require a gradient. Without the hint, a restore leaves 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 import torch
 
-from milepost.adapters.torch.hints import keep_hint
+from milepost.adapters.torch.hints import GRADIENT, keep_hint
 from milepost.errors import CorruptCheckpointError
 from milepost.graph.adapter import Array
-
-GRADIENT: Final = "gradient"
 
 
 def is_leaf_with_gradient(tensor: torch.Tensor) -> bool:

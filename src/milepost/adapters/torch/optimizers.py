@@ -32,10 +32,10 @@ from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, STRIDES
 from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
 from milepost.adapters.torch.first_state import state_of_first_step
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
-from milepost.adapters.torch.hints import PLAIN, keep_hint
+from milepost.adapters.torch.hints import GRADIENT, HINTS, PLAIN, keep_hint
 from milepost.adapters.torch.in_place import into
 from milepost.adapters.torch.layouts import is_made_alike, keep_layout, unlike_layout
-from milepost.adapters.torch.leaves import GRADIENT, is_leaf_with_gradient, keep_gradient
+from milepost.adapters.torch.leaves import is_leaf_with_gradient, keep_gradient
 from milepost.adapters.torch.local_shards import home_of_shard, is_dtensor, new_dtensor
 from milepost.adapters.torch.memory import saved_dtype, stored_as
 from milepost.adapters.torch.param_groups import ParamGroups, remember
@@ -62,7 +62,6 @@ _FIRST_STATE: Final = "state of the first step"
 _ORDER: Final = "order"
 """The key of the view that `_order` returns."""
 _OWN: Final = frozenset({_GROUPS, _COMMON, "defaults"})
-_HINTS: Final = frozenset({STRIDES, GRADIENT, PLAIN})
 _PLAIN: Final = torch.optim.Optimizer
 _CHANGING: Final = torch.optim.LBFGS
 """The class whose state may be a number after one step and a tensor after the next."""
@@ -187,10 +186,10 @@ class OptimizerAdapter(Adapter):
         if name == EMPTY:
             obj.state.setdefault(variable, {})
             return _empty(obj, variable)
-        if TEXT in saved or not saved.keys() - _HINTS or isinstance(obj, _CHANGING):
+        if TEXT in saved or not saved.keys() - HINTS or isinstance(obj, _CHANGING):
             obj.state[variable][name] = None
             return _part(obj, variable, name)
-        (local_name, spec), *others = ((name, spec) for name, spec in saved.items() if name not in _HINTS)
+        (local_name, spec), *others = ((name, spec) for name, spec in saved.items() if name not in HINTS)
         dtype = saved_dtype(local_name, spec.dtype)
         if others or dtype is None:
             first: dict[str, Any] = view_of(obj, _FIRST_STATE, dict)

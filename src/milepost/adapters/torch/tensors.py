@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from milepost.adapters.optimizer_settings import STRIDES
-from milepost.adapters.torch.hints import PLAIN, hints_of
+from milepost.adapters.torch.hints import GRADIENT, HINTS, PLAIN, hints_of
 from milepost.adapters.torch.layouts import empty_with_strides, strides_to_save
-from milepost.adapters.torch.leaves import GRADIENT, before_gradient, gradient_to_save, set_gradient
+from milepost.adapters.torch.leaves import before_gradient, gradient_to_save, set_gradient
 from milepost.adapters.torch.local_shards import ORDINARY
 from milepost.adapters.torch.memory import (
     as_tensor,
@@ -43,7 +43,7 @@ class TensorAdapter(Adapter):
     """`torch.Tensor`, `torch.nn.Parameter`, and subclasses that consist of several tensors."""
 
     leaf = True
-    hints = frozenset({STRIDES, GRADIENT, PLAIN})
+    hints = HINTS
     array_type = "torch.Tensor"
 
     def handles(self, kind: type) -> bool:

@@ -50,13 +50,12 @@ def test_a_memory_mapped_array_is_restored_in_its_file(tmp_path):
 @pytest.mark.parametrize(
     "array",
     [
-        np.zeros(2, "datetime64[s]"),
-        np.zeros(2, np.longdouble),
-        np.zeros(2, [("a", "i4"), ("b", "i4")]),
+        np.zeros(2, "V0"),
+        np.zeros(2, [("a", "i4"), ("b", object)]),
         np.array([1, None], object),
         np.ma.masked_array([1.0], [True]),
     ],
-    ids=["dates", "longdouble", "records", "objects", "masked"],
+    ids=["no bytes", "records of objects", "objects", "masked"],
 )
 def test_an_array_that_files_cannot_hold_is_refused_with_its_path(tmp_path, array):
     assert adapter_of(array) is None

@@ -124,10 +124,10 @@ class TestAdd:
         with pytest.raises(UnsupportedError, match="key"):
             BundleWriter().add(key, np.zeros(1))
 
-    @pytest.mark.parametrize("array", [np.zeros(1, "M8[s]"), np.zeros(1, "V3"), np.zeros(1, np.longdouble)])
-    def test_types_without_a_number(self, array):
+    @pytest.mark.parametrize("array", [np.zeros(1, "V0"), np.zeros(1, [("a", object)])])
+    def test_types_that_files_cannot_hold(self, array):
         """A type that files cannot hold is refused at once, with its key."""
-        with pytest.raises(UnsupportedError, match="no TensorFlow number") as caught:
+        with pytest.raises(UnsupportedError, match="cannot hold elements") as caught:
             BundleWriter().add("x", array)
         assert caught.value.key == "x"
 

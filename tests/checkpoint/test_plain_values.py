@@ -283,7 +283,6 @@ class Color(enum.IntEnum):
         (collections.Counter("a"), "dict"),
         (collections.defaultdict(list), "dict"),
         (range(3), "start, stop and step"),
-        (np.datetime64("2026-01-01"), "as a number or as text"),
         (bytearray(b"x"), "bytes"),
         (object(), "milepost.Variable"),
     ],

@@ -200,11 +200,8 @@ _Point = namedtuple("_Point", ["x"])
         int,
         _Point(1),
         defaultdict(lambda: 3),
-        np.zeros(2, np.longdouble),
-        np.zeros(2, [("a", "i4"), ("b", "i4")]),
-        np.longdouble(1),
+        np.zeros(2, [("a", "i4"), ("b", object)]),
         np.ma.masked_array([1.0], [True]),
-        np.void(b"ab"),
     ],
     ids=lambda value: type(value).__name__,
 )

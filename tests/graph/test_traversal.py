@@ -145,9 +145,9 @@ def test_a_container_that_holds_nothing_trackable_is_fine():
     assert not walk(Operation(module(c={1, 2}, d=collections.defaultdict(list, a=[1]))), omissions=True).omissions
 
 
-def test_an_array_of_dates_is_an_omission():
-    (omitted,) = walk(Operation(module(a=np.zeros(1, "datetime64[s]"))), omissions=True).omissions
-    assert "datetime64" in omitted.reason
+def test_an_array_of_records_with_objects_is_an_omission():
+    (omitted,) = walk(Operation(module(a=np.zeros(1, [("field", object)]))), omissions=True).omissions
+    assert "field" in omitted.reason
     assert not omitted.doubtful
 
 

@@ -103,9 +103,8 @@ def test_the_remedy_for_objects_loads_them(tmp_path):
 @pytest.mark.parametrize(
     ("array", "kind"),
     [
-        (np.array(["2020-01-01"], "datetime64[D]"), "datetime64[D]"),
-        (np.ones(2, ml_dtypes.bfloat16), "|V2"),
-        (np.zeros(2, [("x", "f4"), ("y", "i4")]), "[('x', '<f4'), ('y', '<i4')]"),
+        (np.zeros(2, "V0"), "|V0"),
+        (np.zeros(2, [("x", "V0")]), "[('x', '|V0')]"),
     ],
 )
 def test_arrays_of_other_types_are_named_and_the_rest_is_read(tmp_path, array, kind):

@@ -14,9 +14,10 @@ from milepost.bundle.entry import Entry
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.memory import Array
 from milepost.bundle.transfer import CHUNK
-from milepost.errors import MismatchError
+from milepost.errors import MismatchError, UnsupportedError
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
+from milepost.tensor.dtype import STRING
 
 _FLOATING: Final = "fc"
 
@@ -188,6 +189,47 @@ def is_castable(saved: DType, wanted: DType) -> bool:
 def may_round(saved: DType, wanted: DType) -> bool:
     """Whether a conversion from one element type to another may round numbers. Integers are equal afterwards, or refused."""
     return _is_floating(saved) and _is_floating(wanted)
+
+
+def is_real(dtype: DType) -> bool:
+    """Whether elements are floating-point numbers, and not complex."""
+    return _kind(dtype) == "f"
+
+
+def floating(given: Any, argument: str) -> DType:
+    """The element type of floating-point numbers that a user names.
+
+    Args:
+        given: The name, or the type of milepost, NumPy, PyTorch, JAX or TensorFlow.
+        argument: The argument, for the error.
+
+    Raises:
+        UnsupportedError: It is none.
+
+    Example:
+        >>> floating(np.float16, "dtype"), floating("bfloat16", "dtype")
+        (float16, bfloat16)
+    """
+    name = given if isinstance(given, str) else given.__name__ if isinstance(given, type) else _name_of(given)
+    try:
+        found = DType.of(name)
+    except (TypeError, UnsupportedError):
+        found = STRING
+    if not is_real(found):
+        known = [each.name for each in DType.all() if is_real(each)]
+        raise UnsupportedError(
+            "this is not an element type of floating-point numbers, and only such numbers are converted",
+            key=argument,
+            expected=f"one of {', '.join(known)}",
+            found=repr(given),
+            remedy=f"pass one of these names as {argument}",
+        )
+    return found
+
+
+def _name_of(dtype: Any) -> str:
+    name = getattr(dtype, "name", None)
+    return name if isinstance(name, str) else str(dtype).removeprefix("torch.")
 
 
 def _is_floating(dtype: DType) -> bool:

@@ -9,15 +9,23 @@
              5 size int64         the number of bytes
              6 crc32c fixed32     the masked checksum of the bytes; `strings` and `variants` have theirs
              {7 slices Slice}     the pieces in which the tensor was saved, each under its own key; then 3 to 6 have no meaning
+             (1001 element_type string)?      the name of an element type that TensorFlow lacks
 
 Fields are in the order of their numbers, and numbers that are zero are left out. `milepost.bundle.messages` has Shape and Slice. Source:
 TensorFlow 2.21, ``tensorflow/core/protobuf/tensor_bundle.proto``.
+
+The field 1001 is milepost's own, and TensorFlow skips it. To TensorFlow such a tensor is one of uint8. If an element has more than one
+byte, the bytes are the last dimension of the shape::
+
+    complex32[2,3]   dtype uint8, shape [2,3,4], element_type "complex32"
+
+Slices do not have that dimension. So TensorFlow cannot read such a tensor of several bytes an element if it was saved in pieces.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +43,7 @@ _INVALID: Final = 0
 _RESOURCE: Final = 20
 _USUAL: Final = re.compile(rb"\x08[\x00-\x7f]\x12[\x00-\x7f]").match
 """The beginning of almost all entries: a type in one byte, and a short shape. The place follows."""
+_UINT8: Final = DType.of("uint8")
 _MOST_DIMENSIONS: Final = 254
 """TensorFlow's limit on the rank of a tensor."""
 
@@ -84,7 +93,7 @@ def encode(
         '08 01 12 04 12 02 08 02 20 07 28 08'
     """
     # Serialized fields may be joined. Encoding type and shape takes longest, so the result is cached for other tensors.
-    data = _head(dtype.number, shape) + number_field(b"\x18", shard)
+    data = _head(dtype.number or dtype.name, shape) + number_field(b"\x18", shard)
     data += number_field(b"\x20", offset) + number_field(b"\x28", size) + fixed32_field(b"\x35", crc)
     for box in slices:
         data += message_field(b"\x3a", box_message(box).SerializeToString())
@@ -106,7 +115,7 @@ def encode_all(
     in_shard = number_field(b"\x18", shard)
     places = number_fields(b"\x20", offsets), number_fields(b"\x28", sizes), fixed32_fields(b"\x35", crcs)
     return [
-        _head(dtype.number, shape) + in_shard + offset + size + crc
+        _head(dtype.number or dtype.name, shape) + in_shard + offset + size + crc
         for (dtype, shape), offset, size, crc in zip(specs, *places, strict=True)
     ]
 
@@ -125,14 +134,16 @@ def decode(data: bytes) -> Entry:
             place.MergeFromString(data[end:])
             spec, size = parse_head(data[:end])
             shard, offset = place.shard_id, place.offset
-            is_place = shard >= 0 <= offset and not (place.slices or place.dtype or place.HasField("shape"))
+            is_place = shard >= 0 <= offset and not (
+                place.slices or place.dtype or place.element_type or place.HasField("shape")
+            )
             if is_place and place.size == size:
                 return Entry(spec.dtype, spec.shape, shard, offset, size, place.crc32c)
         except (DecodeError, MilepostError):
             pass
     spec, message = _parsed(data)
     if message.slices:
-        pieces: Sequence[TensorSlice] = [parse_box(piece, spec.shape) for piece in message.slices]
+        pieces = [parse_box(piece, spec.shape) for piece in message.slices]
         return Entry(spec.dtype, spec.shape, slices=tuple(pieces))
     return Entry(spec.dtype, spec.shape, message.shard_id, message.offset, message.size, message.crc32c)
 
@@ -181,10 +192,20 @@ def dtype_of(number: int) -> DType:
     return DType.from_number(number)
 
 
+def _width_of(dtype: DType) -> tuple[int, ...]:
+    """The last dimension of a tensor as TensorFlow sees it, which is the bytes of an element; empty if it has no such dimension."""
+    return () if dtype.number or dtype.itemsize == 1 else (dtype.itemsize,)
+
+
 @lru_cache(maxsize=4096)
-def _head(number: int, shape: tuple[int, ...]) -> bytes:
-    message = BundleEntry(dtype=number)
+def _head(dtype: int | str, shape: tuple[int, ...]) -> bytes:
+    """Type and shape. The type is given by its number, or by its name if it has none; these are hashed faster than a `DType`."""
+    message = BundleEntry()
     message.shape.SetInParent()
+    if isinstance(dtype, str):
+        message.element_type = dtype.encode()
+        shape += _width_of(DType.named(dtype))
+    message.dtype = dtype if isinstance(dtype, int) else _UINT8.number
     for length in shape:
         message.shape.dim.add(size=length)
     return message.SerializeToString()  # type: ignore[no-any-return]
@@ -198,7 +219,7 @@ def _parsed(data: bytes) -> tuple[TensorSpec, Any]:
     if _USUAL(data):
         end = 4 + data[3]
         message = parse(BundleEntry, data[end:], what="an entry of the index")
-        if not (message.dtype or message.HasField("shape")):
+        if not (message.dtype or message.element_type or message.HasField("shape")):
             spec, least = parse_head(data[:end])
     if spec is None:
         message = parse(BundleEntry, data, what="an entry of the index")
@@ -217,11 +238,27 @@ def parse_head(data: bytes) -> tuple[TensorSpec, int]:
 def _spec_of(message: Any) -> tuple[TensorSpec, int]:
     """Type and shape, and the smallest size in bytes of so many elements. For numbers it is the exact size."""
     spec = TensorSpec(dtype_of(message.dtype), shape_of(message.shape))
+    if message.element_type:
+        spec = _named(spec, message.element_type)
+        return spec, spec.nbytes
     if spec.dtype is STRING:
         return spec, strings.least_size(spec.size)
     if spec.dtype is VARIANT:
         return spec, variants.least_size(spec.size)
     return spec, spec.nbytes
+
+
+def _named(stored: TensorSpec, name: bytes) -> TensorSpec:
+    """Type and shape of a tensor whose elements are bytes to TensorFlow."""
+    dtype = DType.named(name.decode("utf-8", "replace"))
+    width = _width_of(dtype)
+    if stored.dtype is not _UINT8 or stored.shape[len(stored.shape) - len(width) :] != width:
+        raise CorruptCheckpointError(
+            "an entry whose shape does not fit its element type",
+            expected=f"uint8, the last dimension {width[0] if width else 'of any length'}, for {dtype}",
+            found=stored,
+        )
+    return TensorSpec(dtype, stored.shape[: len(stored.shape) - len(width)])
 
 
 def _check_place(spec: TensorSpec, least: int, message: Any) -> None:

@@ -9,12 +9,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from milepost.errors import CorruptCheckpointError
+from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.tensor import DType, PiecewiseArray, TensorSpec
 
 Array = np.ndarray[Any, Any]
 Bytes = npt.NDArray[np.uint8]
 
+_COMPLEX: Final = "cW"
+"""The kinds of complex numbers of NumPy and of ml_dtypes."""
 _ALIGNMENT: Final = 64
 """XLA uses the memory of an array without a copy if its address is a multiple of this."""
 _WORTH_ALIGNING: Final = 16 << 10
@@ -110,8 +112,18 @@ def scatter(target: Array, origin: Sequence[int], shape: Sequence[int], start: i
 
 
 def swap_bytes(data: Bytes, dtype: DType) -> None:
-    """Swaps the bytes of elements in place. The two halves of a complex number are swapped separately."""
-    width = dtype.itemsize // 2 if dtype.numpy.kind == "c" else dtype.itemsize
+    """Swaps the bytes of elements in place. The two halves of a complex number are swapped separately.
+
+    Raises:
+        UnsupportedError: Bytes of these elements cannot be swapped.
+    """
+    if not dtype.has_byte_order:
+        raise UnsupportedError(
+            "elements of this type from a machine of the other byte order cannot be read",
+            found=dtype,
+            remedy="load the checkpoint on a machine of the byte order of the one that wrote it, and save each field as an array",
+        )
+    width = dtype.itemsize // 2 if dtype.numpy.kind in _COMPLEX else dtype.itemsize
     if width > 1:
         data.view(f"u{width}").byteswap(inplace=True)
 

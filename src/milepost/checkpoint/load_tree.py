@@ -16,9 +16,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, Literal, Protocol
 
-import ml_dtypes
 import numpy as np
 
+from milepost.adapters.numpy import as_hinted
+from milepost.adapters.optimizer_settings import STRIDES
 from milepost.bundle import BundleReader
 from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.save_tree import ATTRIBUTES, SINGLE
@@ -31,7 +32,9 @@ from milepost.foreign import ForeignReader
 from milepost.foreign.items import walked
 from milepost.foreign.rebuilt import refusal
 from milepost.foreign.stored import Stored
-from milepost.graph.adapter import adapter_of, adapter_of_array_type, values_of
+from milepost.foreign.torch_tensors import strides_of
+from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, values_of
+from milepost.graph.hints import decode
 from milepost.graph.keys import VARIABLE_VALUE, unescape
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.plain.places import PLAIN_TYPES
@@ -106,7 +109,15 @@ def load(
     ):
         make = partial(_array, reader, kind=_checked_kind(arrays, mapped=mapped), mapped=mapped)
         new_name = selected if selected.selects else None
-        return tree_of(reader, new_name, lambda key, name, read: make(key, name), told, selected.warn_of_unused)
+        return tree_of(
+            reader, new_name, lambda key, name, hints, read: make(key, name, hints), told, selected.warn_of_unused
+        )
+
+
+class _Make(Protocol):
+    """Makes an array of a tensor, by its key, its local name and its hints."""
+
+    def __call__(self, key: str, name: str, hints: Hints = ..., /) -> Any: ...
 
 
 class NewName(Protocol):
@@ -151,8 +162,11 @@ class _Selected:
         self._selection.warn_of_unused(reader, dotted=dotted)
 
 
-MakeArray = Callable[[str, str, Callable[[], Any]], Any]
-"""Makes an array of a tensor: by its key, its local name, and a function that reads it as an array of NumPy."""
+Hints = Mapping[str, Array]
+"""The hints of a tensor; see `milepost.graph.hints`."""
+MakeArray = Callable[[str, str, Hints, Callable[[], Any]], Any]
+"""Makes an array of a tensor: by its key, its local name, its hints, and a function that reads it as an array of NumPy."""
+_NO_HINTS: Final[Hints] = {}
 
 
 def _no_warning(reader: BundleReader, *, dotted: bool = False) -> None:
@@ -180,8 +194,9 @@ def tree_of(
         UnsupportedError: A value needs an object that only code from the file could make.
     """
 
-    def make(key: str, name: str) -> Any:
-        return make_array(key, name, partial(_array, reader, key, name, kind=_TYPES["numpy"], mapped=False))
+    def make(key: str, name: str, hints: Hints = _NO_HINTS) -> Any:
+        read = partial(_array, reader, key, name, hints, kind=_TYPES["numpy"], mapped=False)
+        return make_array(key, name, hints, read)
 
     if isinstance(reader, ForeignReader):
         if new_name is not None:
@@ -275,20 +290,21 @@ def _checked_kind(arrays: Any, *, mapped: bool) -> str:
     return _TYPES[arrays]
 
 
-def _array(reader: BundleReader, key: str, name: str, *, kind: str, mapped: bool) -> Any:
+def _array(reader: BundleReader, key: str, name: str, hints: Hints, *, kind: str, mapped: bool) -> Any:
     """One tensor as an array of this kind.
 
     Args:
         reader: The open checkpoint.
         key: The tensor.
-        name: Its local name: that of its element type, if files store it as bytes.
+        name: Its local name.
+        hints: Its hints.
         kind: The type of the array in object graphs.
         mapped: Whether to map it, if that is possible.
     """
     spec = reader.spec(key)
     if kind != _TYPES["numpy"] and not spec.dtype.is_bytes:
         maker = adapter_of_array_type(kind)
-        new = maker.new_array(spec) if maker is not None and name == VARIABLE_VALUE else None
+        new = maker.new_array(spec, hints) if maker is not None and name == VARIABLE_VALUE else None
         adapter = adapter_of(new)
         if adapter is None:
             raise UnsupportedError(
@@ -296,7 +312,8 @@ def _array(reader: BundleReader, key: str, name: str, *, kind: str, mapped: bool
             )
         destination = None if adapter.functional else values_of(adapter, new)[0].destination
         if destination is None:
-            return adapter.assign(new, {VARIABLE_VALUE: reader.read(key)})
+            known = {name: hint for name, hint in hints.items() if name in adapter.hints}
+            return adapter.assign(new, {VARIABLE_VALUE: reader.read(key), **known})
         reader.read_into(key, destination)
         return new
     array: Any = None
@@ -304,8 +321,11 @@ def _array(reader: BundleReader, key: str, name: str, *, kind: str, mapped: bool
         with suppress(UnsupportedError):
             array = reader.map(key)
     array = reader.read(key) if array is None else array
-    if name != VARIABLE_VALUE and array.dtype == np.uint8 and hasattr(ml_dtypes, name):
-        return array.view(getattr(ml_dtypes, name)).reshape(array.shape)
+    if hints and not mapped:
+        try:
+            array = as_hinted(array, hints)
+        except MilepostError as error:
+            raise error.with_context(key=key, file=reader.prefix) from None
     return array if array.ndim or not spec.dtype.is_bytes else array[()]
 
 
@@ -314,7 +334,7 @@ def _keys_of_foreign(reader: ForeignReader) -> Iterator[str]:
     yield from {id(item.value): item.key for item in walked(reader.root) if isinstance(item.value, Stored)}.values()
 
 
-def _foreign(reader: ForeignReader, make: Callable[[str, str], Any]) -> Any:
+def _foreign(reader: ForeignReader, make: _Make) -> Any:
     """The contents of a file of another library, with arrays instead of the tensors in the file."""
     arrays: dict[int, Any] = {}
     made: dict[int, Any] = {}
@@ -324,7 +344,9 @@ def _foreign(reader: ForeignReader, make: Callable[[str, str], Any]) -> Any:
         value = item.value if item.has_value else {}
         if isinstance(value, Stored):
             if id(value) not in arrays:
-                arrays[id(value)] = make(item.key, value.local)
+                strides = strides_of(value)
+                hints = {} if strides is None else {STRIDES: np.array(strides, np.int64)}
+                arrays[id(value)] = make(item.key, VARIABLE_VALUE, hints)
             made[id(item)] = arrays[id(value)]
         elif item.opaque is not None and item.is_unread:
             error = refusal(item.opaque).with_context(key=item.key, file=reader.prefix)
@@ -349,7 +371,7 @@ class _Objects:
     Args:
         graph: The graph.
         reader: The open checkpoint.
-        make: Makes an array of a tensor, by key and local name.
+        make: Makes an array of a tensor.
         variables: By node, the values of variables that are not in the graph, although their slot variables are.
     """
 
@@ -357,7 +379,7 @@ class _Objects:
         self,
         graph: ObjectGraph,
         reader: BundleReader,
-        make: Callable[[str, str], Any],
+        make: _Make,
         variables: Mapping[int, Sequence[SavedValue]],
     ) -> None:
         self._nodes = graph.nodes
@@ -436,7 +458,9 @@ class _Objects:
         if len(names) > 1:
             return {name: self._make(value.key, name) for name, value in names.items()}
         ((name, value),) = names.items()
-        return self._plain(node.python, value) if node.python in PLAIN_TYPES else self._make(value.key, name)
+        if node.python in PLAIN_TYPES:
+            return self._plain(node.python, value)
+        return self._make(value.key, name, decode(node.hints))
 
     def _plain(self, python: str, value: SavedValue) -> Any:
         try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, MutableMapping, MutableSequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, MutableSequence
 from typing import Any
 
 from milepost.bundle import BundleReader
+from milepost.bundle.memory import Array
 from milepost.checkpoint.load_tree import tree_of
 from milepost.checkpoint.save_tree import is_one_part, save
 from milepost.conversion.names import Naming
@@ -37,9 +38,9 @@ def write(target: str, reader: BundleReader, names: Naming, most: int | None) ->
     source = Source(reader)
     unread = reader.unread if isinstance(reader, ForeignReader) else ()
 
-    def make(key: str, name: str, read: Any) -> Any:
+    def make(key: str, name: str, hints: Mapping[str, Array], read: Callable[[], Any]) -> Any:
         is_plain = name != VARIABLE_VALUE or reader.spec(key).dtype.is_bytes
-        return read() if is_plain else StreamedArray(source, key)
+        return read() if is_plain else StreamedArray(source, key, hints)
 
     options = CheckpointOptions()
     if most is not None:

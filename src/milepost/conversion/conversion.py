@@ -9,13 +9,16 @@ from functools import cache, partial
 from typing import Any, Final, Literal
 
 from milepost.bundle import BundleReader, index_path
+from milepost.bundle.casting import floating
+from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.short_names import name_of
 from milepost.conversion import checkpoint_writer, orbax_writer
-from milepost.conversion.formats import FORMATS, WRITERS, format_of
+from milepost.conversion.formats import FORMATS, KERAS, WRITERS, format_of
+from milepost.conversion.keras_names import names_by_key
 from milepost.conversion.names import GivenNames, Naming, NewNames
 from milepost.conversion.output_file import check_free, is_written_to
-from milepost.conversion.plan import Export, floating, planned
+from milepost.conversion.plan import Export, planned
 from milepost.engine.arguments import wrong
 from milepost.engine.load import nones_of, open_any
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
@@ -79,6 +82,7 @@ def convert(
     max_shard_size: int | None = None,
     overwrite: bool = False,
     partial: bool = False,
+    model: Any = None,
     storage: Storage | None = None,
     progress: bool | Callable[[Progress], Any] = False,
 ) -> Conversion:
@@ -102,6 +106,9 @@ def convert(
             the libraries of Hugging Face read it, for ``"tensorflow1"`` and ``"checkpoint"`` as data files.
         overwrite: Whether what is there is replaced: all files of ``target``, in whatever number of files it was written before.
         partial: Whether values that the format cannot hold may be left out; the result names them. Otherwise they are an error.
+        model: For ``"keras"``: the program's model of Keras 3, after it was built, by which Keras names the variables in the file. If the
+            checkpoint has other objects beside the model, a dict of all as they were saved, such as ``dict(model=model,
+            optimizer=optimizer)``, or a `milepost.Checkpoint`. None of them changes, but that the optimizer of the model is built.
         storage: Where the checkpoint is; by default on this machine.
         progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
 
@@ -130,18 +137,26 @@ def convert(
     target = plain_path(target)
     files = checked(storage)
     check_progress(progress)
+    form, translation = _checked_format(format, target), Translation(rename, ignore, only)
+    opened = resolve(plain_path(source), files)
+    names = None
+    if model is not None:
+        if form != KERAS:
+            raise wrong("model", model, f"None, since the names in a file of {form} are those of the checkpoint")
+        names = names_by_key(opened, _as_checkpoint(model), translation, files)
     wanted = Wanted(
         target,
-        _checked_format(format, target),
-        Translation(rename, ignore, only),
+        form,
+        translation,
         separator=separator,
         dtype=dtype,
         max_shard_size=max_shard_size,
         overwrite=overwrite,
         partial=partial,
+        names=names,
     )
     with (
-        open_any(files, resolve(plain_path(source), files)) as reader,
+        open_any(files, opened) as reader,
         reporting(progress, "convert", reader.prefix) as told,
     ):
         return converted(reader, wanted, told)
@@ -195,7 +210,7 @@ class Wanted:
             raise wrong("dtype", dtype, "None, since a checkpoint of milepost has the types of the source")
         if self.writer is None and self.dots:
             raise wrong("separator", separator, "'/', since names in a checkpoint of milepost are separated by that")
-        self.dtype: DType | None = None if dtype is None else floating(_name_of(dtype))
+        self.dtype: DType | None = None if dtype is None else floating(dtype, "dtype")
 
 
 def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None) -> Conversion:
@@ -264,14 +279,10 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
     )
 
 
-def _name_of(dtype: Any) -> str:
-    """The name of an element type. The type is one of milepost, NumPy, PyTorch or JAX, or its name."""
-    if isinstance(dtype, str):
-        return dtype
-    if isinstance(dtype, type):
-        return dtype.__name__
-    name = getattr(dtype, "name", None)
-    return name if isinstance(name, str) else str(dtype).removeprefix("torch.")
+def _as_checkpoint(model: Any) -> Checkpoint:
+    if isinstance(model, Checkpoint):
+        return model
+    return Checkpoint(**model) if isinstance(model, Mapping) else Checkpoint(model)
 
 
 def _checked_format(form: Any, target: str) -> str:

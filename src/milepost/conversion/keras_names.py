@@ -8,30 +8,36 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from milepost.checkpoint.checkpoint import Checkpoint, view_of
-from milepost.engine.status import CheckpointLoadStatus
+from milepost.engine.load import matched_values
+from milepost.engine.options import CheckpointOptions
 from milepost.engine.translation import Translation
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.adapter import adapter_during
 from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import live_children
+from milepost.storage import Storage
 
 _OPTIMIZER: Final = "optimizer/"
 """What the names of an optimizer's variables begin with."""
 _MOST_LISTED: Final = 5
 
 
-def names_by_key(path: str, checkpoint: Checkpoint, translation: Translation) -> dict[str, str]:
+def names_by_key(
+    path: str, checkpoint: Checkpoint, translation: Translation, storage: Storage | None = None
+) -> dict[str, str]:
     """The names that Keras has for saved values, by their keys.
 
-    The checkpoint is restored into the live objects. Variables of the model's optimizer have names if all of them were saved.
+    No live object changes, but that the optimizer of the model is built. Variables of the optimizer have names if all of them were saved.
 
     Args:
         path: The path of a checkpoint.
         checkpoint: The live objects: one built model of Keras 3, by itself or with others.
         translation: How saved names differ from live ones, and which values are wanted, as for a restore.
+        storage: Where the checkpoint is; by default on this machine.
 
     Raises:
         MismatchError: A variable of the model was not saved, or a saved value does not fit its variable.
@@ -43,9 +49,8 @@ def names_by_key(path: str, checkpoint: Checkpoint, translation: Translation) ->
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
         optimizer.build(model.trainable_variables)  # otherwise it has only two of its variables before the first step
-    status = checkpoint.restore(path, rename=translation.rename, ignore=translation.ignore, only=translation.only)
-    status.expect_partial()
-    if not isinstance(status, CheckpointLoadStatus):
+    matches = matched_values(path, partial(view_of, checkpoint), CheckpointOptions(storage=storage), translation)
+    if matches is None:
         raise UnsupportedError(
             "the values of this file are not matched with live objects, since it has no object graph",
             file=path,
@@ -53,7 +58,7 @@ def names_by_key(path: str, checkpoint: Checkpoint, translation: Translation) ->
             remedy="restore it into the model, and call model.save_weights() of Keras",
         )
     keys: dict[int, str] = {}
-    for key, live in status.matched_values():
+    for key, live in matches:
         keys.setdefault(id(live), key)
     live_variables = variables_by_path(model)
     if not live_variables:

@@ -29,7 +29,7 @@ _REMEDY: Final = (
 
 def _accepts(dtype: DType) -> bool:
     return dtype.name == _BFLOAT16 or (
-        not dtype.is_bytes and dtype.numpy.isbuiltin == 1 and dtype.numpy.kind in "biufc"
+        dtype.number > 0 and not dtype.is_bytes and dtype.numpy.isbuiltin == 1 and dtype.numpy.kind in "biufc"
     )
 
 

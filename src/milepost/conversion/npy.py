@@ -11,11 +11,12 @@ from typing import IO, Final
 
 import numpy as np
 
-from milepost.bundle.memory import Array
+from milepost.bundle.memory import Array, bytes_of
 from milepost.errors import UnsupportedError
 from milepost.tensor import DType
 
-_PLAIN: Final = "biufc"
+_PLAIN: Final = "biufcmM"
+"""The kinds of NumPy's own numbers and dates."""
 
 
 def has_type(dtype: DType) -> bool:
@@ -25,7 +26,15 @@ def has_type(dtype: DType) -> bool:
         >>> has_type(DType.of("float32")), has_type(DType.of("bfloat16"))
         (True, False)
     """
-    return not dtype.is_bytes and dtype.numpy.kind in _PLAIN and dtype.numpy.isbuiltin == 1
+    if (
+        dtype.numpy.type is np.void
+    ):  # bytes without meaning, or a record; a type that NumPy lacks has one field of its name
+        return dtype.numpy.names != (dtype.name,) and _is_latin1(dtype.name)
+    return dtype.numpy.kind in _PLAIN and dtype.numpy.isbuiltin == 1
+
+
+def _is_latin1(text: str) -> bool:
+    return text.encode("latin-1", "ignore").decode("latin-1") == text
 
 
 def check_type(dtype: DType, key: str, file: str) -> None:
@@ -78,4 +87,4 @@ def write(file: IO[bytes], dtype: np.dtype[np.generic], shape: tuple[int, ...], 
     """
     file.write(header(dtype, shape))
     for chunk in chunks:
-        file.write(memoryview(np.ascontiguousarray(chunk.astype(dtype, copy=False))).cast("B"))
+        file.write(bytes_of(np.ascontiguousarray(chunk.astype(dtype, copy=False))))

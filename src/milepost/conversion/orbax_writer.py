@@ -48,7 +48,7 @@ _BY_NAME: Final = frozenset(
 
 def _accepts(dtype: DType) -> bool:
     return not dtype.is_bytes and (
-        dtype.name in _BY_NAME or (dtype.numpy.isbuiltin == 1 and dtype.numpy.kind in "biufc")
+        dtype.name in _BY_NAME or (dtype.number > 0 and dtype.numpy.isbuiltin == 1 and dtype.numpy.kind in "biufc")
     )
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from milepost.bundle import BundleReader
-from milepost.bundle.casting import loss
+from milepost.bundle.casting import is_real, loss
 from milepost.bundle.memory import Array
 from milepost.checkpoint.short_names import name_of
 from milepost.conversion.chunks import chunks_of
 from milepost.conversion.names import Naming
+from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
-from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.graph.all_names import other_names
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH
 from milepost.graph.plain.values import SPEC_OF_NONE
 from milepost.tensor import DType, TensorSpec
 
@@ -120,38 +121,51 @@ def planned(
             else:
                 export.left_out[key] = f"an object of {kind}, which milepost does not read"
         export.not_arrays += [key for key in reader.not_arrays if names(key) is not None]
+    others = {} if isinstance(reader, ForeignReader) else _other_keys(reader)
     for key in sorted(reader.keys()):
         saved = reader.spec(key)
         if key in (OBJECT_GRAPH, METADATA):
             continue
-        name = names(name_of(key))
-        if name is None:
+        new = [name for each in (key, *others.get(key, ())) if (name := names(name_of(each))) is not None]
+        if not new:
             export.unwanted.append(key)
             continue
         if saved == SPEC_OF_NONE and key in nones():
             export.not_arrays.append(name_of(key))
             continue
-        if dots:
-            name = name.replace("/", ".")
-        wanted = dtype if dtype is not None and _is_floating(saved.dtype) else saved.dtype
-        tensor = Exported(name, key, saved, TensorSpec(wanted, saved.shape))
-        reason = _reason(wanted, accepts) if not accepts(wanted) else problem(tensor)
-        if reason is not None:
-            export.left_out[key] = reason
-            continue
-        other = taken.setdefault(name, key)
-        if other != key:
-            raise _clash("two tensors would have the same name", name, reader, f"{other!r} and {key!r}")
-        export.tensors.append(tensor)
+        wanted = dtype if dtype is not None and is_real(saved.dtype) else saved.dtype
+        for name in dict.fromkeys(each.replace("/", ".") if dots else each for each in new):
+            tensor = Exported(name, key, saved, TensorSpec(wanted, saved.shape))
+            reason = _reason(wanted, accepts) if not accepts(wanted) else problem(tensor)
+            if reason is not None:
+                export.left_out[key] = reason
+                continue
+            other = taken.setdefault(name, key)
+            if other != key:
+                raise _clash("two tensors would have the same name", name, reader, f"{other!r} and {key!r}")
+            export.tensors.append(tensor)
     if nests:
         _check_nesting(taken, reader)
     return export
 
 
+def _other_keys(reader: BundleReader) -> dict[str, list[str]]:
+    """The keys that tensors would have if their objects were known by another of their names, by key."""
+    graph = read_object_graph(reader)
+    if graph is None:
+        return {}
+    found: dict[str, list[str]] = {}
+    for number, paths in other_names(graph).items():
+        for value in graph.nodes[number].values:
+            _, marker, local = value.key.partition(ATTRIBUTES)
+            found[value.key] = [f"{path}{marker}{local}" for path in paths]
+    return found
+
+
 def _reason(dtype: DType, accepts: Callable[[DType], bool]) -> str:
     if dtype.is_bytes:
         return "text"
-    remedy = "; pass dtype='float32' to convert it" if _is_floating(dtype) and accepts(DType.of("float32")) else ""
+    remedy = "; pass dtype='float32' to convert it" if is_real(dtype) and accepts(DType.of("float32")) else ""
     return f"the format has no {dtype}{remedy}"
 
 
@@ -172,31 +186,3 @@ def _clash(message: str, name: str, reader: BundleReader, found: str) -> Unsuppo
         found=found,
         remedy="give one of them another name with rename, or leave it out with ignore",
     )
-
-
-def _is_floating(dtype: DType) -> bool:
-    if dtype.is_bytes or dtype.numpy.names is not None or dtype.numpy.kind == "c":
-        return False
-    return dtype.numpy.kind == "f" or (dtype.numpy.kind == "V" and not dtype.name.startswith(("int", "uint")))
-
-
-def floating(name: str) -> DType:
-    """The element type of floating-point numbers that a user names.
-
-    Raises:
-        UnsupportedError: It is none.
-    """
-    try:
-        found = DType.of(np.dtype(name) if name not in {each.name for each in DType.all()} else name)
-    except (TypeError, UnsupportedError):
-        found = DType.of("string")
-    if not _is_floating(found):
-        known: list[Any] = [each.name for each in DType.all() if _is_floating(each)]
-        raise UnsupportedError(
-            "this is not an element type of floating-point numbers, and only such numbers are converted",
-            key="dtype",
-            expected=f"one of {', '.join(known)}",
-            found=repr(name),
-            remedy="pass one of these names as dtype",
-        )
-    return found

@@ -17,11 +17,11 @@ from milepost.conversion.chunks import little_endian
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.errors import UnsupportedError
-from milepost.foreign.safetensors import DTYPES, LONGEST
+from milepost.foreign.safetensors import DTYPES, LONGEST, PAIRS
 from milepost.foreign.safetensors import METADATA as METADATA_NAME
 from milepost.tensor import DType
 
-_NAMES: Final = {name: dtype for dtype, name in DTYPES.items()}
+_NAMES: Final = {name: dtype for dtype, name in (DTYPES | PAIRS).items()}
 _ALIGNMENT: Final = 8
 _METADATA: Final = {"format": "pt"}
 """What the libraries of Hugging Face write, and some of them ask for."""
@@ -34,6 +34,8 @@ def _accepts(dtype: DType) -> bool:
 def _problem(tensor: Exported) -> str | None:
     if tensor.name == METADATA_NAME:
         return "the format uses this name for metadata"
+    if not tensor.spec.shape and tensor.spec.dtype.name in PAIRS.values():
+        return "the format counts elements of half a byte, and has no pair of them without a dimension"
     return NOT_UTF8 if utf8(tensor.name) is None else None
 
 
@@ -43,8 +45,10 @@ def _write_one(file: BinaryIO, tensors: Sequence[Exported], reader: BundleReader
     end = 0
     for tensor in ordered:
         start, end = end, end + tensor.spec.nbytes
-        name = _NAMES[tensor.spec.dtype.name]
-        header[tensor.name] = {"dtype": name, "shape": list(tensor.spec.shape), "data_offsets": [start, end]}
+        name, shape = _NAMES[tensor.spec.dtype.name], list(tensor.spec.shape)
+        if name in PAIRS:
+            shape[-1] *= 2
+        header[tensor.name] = {"dtype": name, "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     if len(text) > LONGEST:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from milepost.bundle import Boxes, BundleReader
@@ -76,11 +76,13 @@ class StreamedArray:
     Args:
         source: Where its elements are.
         key: Its key.
+        hints: Its hints, as `milepost.graph.hints` has them.
     """
 
-    def __init__(self, source: Source, key: str) -> None:
+    def __init__(self, source: Source, key: str, hints: Mapping[str, Array]) -> None:
         spec = source.reader.spec(key)
         self.source = source
+        self.hints = hints
         self.tensor = Exported(key, key, spec, spec)
 
     @property
@@ -107,6 +109,9 @@ class StreamedArrayAdapter(Adapter):
 
     def is_new_array(self, obj: Any) -> bool:
         return True
+
+    def hints_to_save(self, obj: StreamedArray) -> Mapping[str, Array]:
+        return obj.hints
 
     def values(self, obj: StreamedArray) -> Sequence[Value]:
         dtype: DType = obj.spec.dtype

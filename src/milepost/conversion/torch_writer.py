@@ -7,7 +7,7 @@
     hooks               := GLOBAL "collections OrderedDict" EMPTY_TUPLE REDUCE
     storage             := MARK "storage" GLOBAL "torch FloatStorage" key "cpu" elements TUPLE BINPERSID
 
-Types that have no class of storages in PyTorch take ``UntypedStorage``, counted in bytes, and name their type in the call of
+A tensor with several names has one storage, so the names share it again when the file is loaded. Types that have no class of storages in PyTorch take ``UntypedStorage``, counted in bytes, and name their type in the call of
 ``_rebuild_tensor_v3``. The bytes of a storage begin at a multiple of 64, so that PyTorch can map them from the file. Only numbers, text,
 tuples and these five names are written, so ``torch.load(weights_only=True)`` accepts the file.
 Source: PyTorch 2.13, ``torch/serialization.py``, ``torch/_utils.py``.
@@ -52,8 +52,10 @@ def _accepts(dtype: DType) -> bool:
 def _write_one(file: BinaryIO, tensors: Sequence[Exported], reader: BundleReader) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         _record(archive, "data.pkl", [_pickled(tensors)])
+        stored = {tensor.key: tensor for tensor in reversed(tensors)}
         _record(archive, "byteorder", [b"little"])
-        for number, tensor in enumerate(tensors):
+        for key, number in _storages(tensors).items():
+            tensor = stored[key]
             chunks = (little_endian(chunk, tensor.spec.dtype) for chunk in tensor.chunks(reader))
             _record(archive, f"data/{number}", chunks, tensor.spec.nbytes)
         _record(archive, "version", [b"3\n"])
@@ -72,13 +74,19 @@ def _record(archive: zipfile.ZipFile, name: str, chunks: Iterable[bytes], size: 
     record.extra = b""  # the directory at the end needs no padding
 
 
+def _storages(tensors: Sequence[Exported]) -> dict[str, int]:
+    """The number of the storage of each tensor, by its key. A tensor with several names has one."""
+    keys = dict.fromkeys(tensor.key for tensor in tensors)
+    return dict(zip(keys, range(len(keys)), strict=True))
+
+
 def _pickled(tensors: Sequence[Exported]) -> bytes:
-    pickled = _Pickled()
+    pickled, storages = _Pickled(), _storages(tensors)
     for start in range(0, len(tensors), _BATCH):
         pickled.add(b"(")
-        for number, tensor in enumerate(tensors[start : start + _BATCH], start):
+        for tensor in tensors[start : start + _BATCH]:
             pickled.add_text(tensor.name)
-            pickled.add_tensor(tensor, str(number))
+            pickled.add_tensor(tensor, str(storages[tensor.key]))
         pickled.add(b"u")
     return pickled.finish()
 

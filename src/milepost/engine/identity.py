@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.graph.by_identity import ByIdentity
@@ -35,12 +35,13 @@ class Bindings:
             object exists.
     """
 
-    __slots__ = ("__weakref__", "_references", "kept", "uid")
+    __slots__ = ("__weakref__", "_copies", "_references", "kept", "uid")
 
     def __init__(self, uid: int) -> None:
         self.kept: dict[int, Any] = {}
         self.uid = uid
         self._references: dict[int, Reference] = {}
+        self._copies: list[tuple[int, Reference]] = []
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if is_finalizing():
@@ -73,8 +74,18 @@ class Bindings:
             except TypeError:
                 references[node] = reference_to(obj)
 
+    def add_copies(self, objects: Sequence[tuple[int, Any]], successors: Mapping[int, Any]) -> None:
+        """Remembers more live objects that have the values of a node.
+
+        Args:
+            objects: The objects, each after its node.
+            successors: As for `update`.
+        """
+        self._copies += [(node, reference_to(successors.get(id(obj), obj))) for node, obj in objects]
+
     def __delitem__(self, node: int) -> None:
         self._references.pop(node, None)
+        self._copies = [(each, reference) for each, reference in self._copies if each != node]
 
     def __contains__(self, node: object) -> bool:
         """Whether an object matched a node, even if the object no longer exists."""
@@ -87,8 +98,9 @@ class Bindings:
         return len(self._references)
 
     def living(self) -> list[tuple[int, Any]]:
-        """The nodes whose live objects still exist, each with its object."""
-        return [(node, obj) for node, reference in self._references.items() if (obj := reference()) is not None]
+        """The nodes whose live objects still exist, each with its object. Of several objects of a node, the one that matches it is the last."""
+        pairs = itertools.chain(self._copies, self._references.items())
+        return [(node, obj) for node, reference in pairs if (obj := reference()) is not None]
 
     def exchange(self, others: Mapping[int, Any]) -> None:
         """Replaces live objects by others, given by the identities of the replaced objects."""
@@ -96,6 +108,10 @@ class Bindings:
             other = others.get(id(reference()))
             if other is not None:
                 self._references[node] = reference_to(other)
+        self._copies = [
+            (node, reference if (other := others.get(id(reference()))) is None else reference_to(other))
+            for node, reference in self._copies
+        ]
 
 
 uids: Final = itertools.count(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from milepost.bundle import BundleReader, index_path, open_whole
 from milepost.bundle.reader import IndexedReader
@@ -195,6 +195,31 @@ def preview(prefix: str, view: View, options: CheckpointOptions, translation: Tr
         if translation is not AS_SAVED:
             _warn_of_unused_names(reader, prepared, translation)
         return prepared.restoration.preview(prepared.operation)
+
+
+def matched_values(
+    prefix: str, view: View, options: CheckpointOptions, translation: Translation = AS_SAVED
+) -> list[tuple[str, Any]] | None:
+    """The keys of the saved values that `load_into` would restore, each with the live object for it. No object changes.
+
+    Arguments are those of `load_into`.
+
+    Returns:
+        None if the file has no object graph.
+
+    Raises:
+        MilepostError: As for `preview`.
+        MismatchError: A saved value does not fit its object.
+    """
+    import_adapters()
+    storage = storage_of(options)
+    with open_any(storage, prefix) as reader:
+        prepared = _prepared(reader, view, options, storage, None, translation)
+        if not isinstance(prepared.restoration, Restoration):
+            return None
+        if translation is not AS_SAVED:
+            _warn_of_unused_names(reader, prepared, translation)
+        return prepared.restoration.matched_values(prepared.operation)
 
 
 class _Prepared(NamedTuple):

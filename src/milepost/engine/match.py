@@ -29,6 +29,7 @@ from milepost.engine.undo import raise_explained
 from milepost.engine.unsaved_slots import Unsaved, stepped
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_during, adapter_of, adapter_of_type_during, values_of
+from milepost.graph.all_names import loads_all
 from milepost.graph.containers import ListWrapper
 from milepost.graph.contract.operation import Operation
 from milepost.graph.hints import decode
@@ -87,6 +88,7 @@ class Match:
 
     Attributes:
         bindings: Saved node to live object.
+        copies: More live objects that take the values of a node, each after the node: parts of a module that were one at the save.
         takes: The objects that take values.
         deferred: The nodes whose objects do not exist yet.
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
@@ -109,6 +111,7 @@ class Match:
     may_be_later: bool = True
 
     bindings: dict[int, Any] = field(default_factory=dict)
+    copies: list[tuple[int, Any]] = field(default_factory=list)
     takes: list[Take] = field(default_factory=list)
     deferred: list[Deferred] = field(default_factory=list)
     made_slots: list[Callable[[], object]] = field(default_factory=list)
@@ -121,6 +124,10 @@ class Match:
     may_lack: bool = False
     lacking: list[Any] = field(default_factory=list)
     search: Search = field(default_factory=Search)
+
+    def holders(self) -> list[Any]:
+        """All live objects that were matched."""
+        return [*self.bindings.values(), *(obj for _, obj in self.copies)]
 
     def undo(self) -> None:
         """Removes the slot variables that were made for the match. A second call does nothing."""
@@ -187,6 +194,8 @@ class Matcher:
         match = Match(growth, node != 0, any_restore_since(self._uid), {node: obj})
         try:
             self._match_below(operation, match, node, obj, attached)
+            if match.copies:
+                self._match_copies(operation, match)
             if not self._skip_slots:
                 if len(match.bindings) > 1:  # a variable that was made after the restore is no optimizer
                     self._find_unsaved(operation, match)
@@ -250,7 +259,9 @@ class Matcher:
                 if other is None:
                     other = bound(child_node)
                 if other is not None or saved_name in unwanted:
-                    match.may_lack |= live.get(name, other) is not other  # several live objects for one saved object
+                    is_another = child is not None and child is not other  # several live objects for one saved object
+                    match.may_lack |= is_another
+                    match.copies += [(child_node, child)] if is_another and loads_all(saved) else ()
                     growth.shared(obj, node, name, child, child_node, other)
                     continue
                 # a container gains nothing where it has a plain value for a saved one, or an array for a saved array
@@ -273,6 +284,22 @@ class Matcher:
                     for name, child in live.items()
                     if name not in found and (is_whole or isinstance(child, PLAIN_PLACES))
                 ]
+
+    def _match_copies(self, operation: Operation, match: Match) -> None:
+        """Matches nodes with more live objects, where a module lists an object by several names, and the live one has an object for each. PyTorch
+        loads the value of each name, so all of them get it. An object that takes the values of another node is none of them."""
+        others = {id(obj) for _, obj in [*match.bindings.items(), *self._bound.living()]}
+        pending, match.copies = deque(match.copies), []
+        while pending:
+            node, obj = pending.popleft()
+            adapter = adapter_of_type_during(operation, type(obj))
+            if adapter is None or id(obj) in others:
+                continue
+            others.add(id(obj))
+            match.copies.append((node, obj))
+            self._match_values(operation, match, node, self._nodes[node], obj, adapter)
+            live = {} if adapter.leaf else dict(live_children(operation, adapter, obj))
+            pending += [(child, live[name]) for name, child in self._nodes[node].children if name in live]
 
     def _match_stand_in(
         self,

@@ -223,6 +223,8 @@ class MatchedRestore(WatchedRestore):
         uid, bound = self.uid, self._bound
         with paused_for(len(match.bindings)):
             bound.update(match.bindings, successors)
+            if match.copies:
+                bound.add_copies(match.copies, successors)
             for taker in takers:
                 before.append(remember_restore(taker, uid, bound))
         for node, names in match.unused.items():

@@ -13,6 +13,7 @@ import numpy as np
 
 from milepost.coordination import Coordinator
 from milepost.engine.arguments import is_whole_number, wrong
+from milepost.engine.cast_on_save import CastOnSave
 from milepost.engine.progress import Progress, check_progress
 from milepost.engine.sharding import ShardingPolicy, sharding_policy
 from milepost.errors import UnsupportedError, UntrackableError
@@ -82,6 +83,10 @@ class CheckpointOptions:
             directory; make hard links to the data files that hold them. Each checkpoint remains complete by itself. If
             files cannot be linked, everything is written, and a warning says why. The page ``docs/incremental.md`` has
             the rules.
+        cast: Saves. The element type as which floating-point numbers are saved, such as ``"bfloat16"``; or a dict of element types by
+            names, such as ``{"model": "bfloat16"}``, in which a name stands for everything below it and ``*`` for any text, and the longest
+            name that fits is used. Numbers that are no arrays, and values that are still deferred, keep their types. A finite number that the type cannot
+            hold fails the save. To restore such a checkpoint into objects of the original type, pass ``cast=True``.
         verify_first: Restores. Verify all values before an object changes, so that a damaged checkpoint changes nothing. Large
             values that replace old ones are read twice for this. With False, each is read once, straight into the memory of its
             object, and verified meanwhile. If the checkpoint is damaged, some objects then have restored values and
@@ -117,6 +122,7 @@ class CheckpointOptions:
     first_process: Sequence[str] = ()
     progress: bool | Callable[[Progress], Any] = False
     incremental: bool = False
+    cast: Any = None
     verify_first: bool = True
 
     def __post_init__(self) -> None:
@@ -164,7 +170,7 @@ _OF_SAVES: Final = frozenset(
     {
         *("enable_async", "experimental_enable_async_checkpoint", "experimental_write_callbacks", "incremental"),
         *("experimental_sharding_callback", "data_alignment", "strict", "overwrite", "legacy_keras_optimizers"),
-        *("each_process", "first_process"),
+        *("each_process", "first_process", "cast"),
     }
 )
 """The options that restores ignore."""
@@ -236,6 +242,8 @@ def _check(options: CheckpointOptions) -> None:
             raise wrong(name, paths, "a list of paths", f"pass [{paths!r}]")
         if wrong_path := [each for each in paths or () if not isinstance(each, str)]:
             raise wrong(name, wrong_path[0], "a list of paths, each of which is text")
+    if options.cast is not None:
+        CastOnSave(options.cast)
     seconds = options.process_timeout
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
         raise wrong("process_timeout", seconds, "a number of seconds greater than 0")

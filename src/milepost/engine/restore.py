@@ -262,7 +262,7 @@ class Restoration(MatchedRestore):
         try:
             if isinstance(self.reader, CastingReader):
                 cast(self.reader, match.takes, self._translated.translation)
-            holders = list(match.bindings.values())
+            holders = match.holders()
             size = check_reshaped(
                 operation, self.reader, match.takes, holders, self._translated.translation, self.graph
             )
@@ -361,13 +361,36 @@ class Restoration(MatchedRestore):
             try:
                 if isinstance(self.reader, CastingReader):
                     cast(self.reader, match.takes, self._translated.translation)
-                holders = match.bindings.values()
+                holders = match.holders()
                 check_reshaped(operation, self.reader, match.takes, holders, self._translated.translation, self.graph)
             except MismatchError as error:
                 misfits = error.report
             return self._report_before(misfits, match, operation)
         finally:
             match.undo()
+
+    def matched_values(self, operation: Operation) -> list[tuple[str, Any]]:
+        """The key of each saved value that `restore` would restore, and the live object for it. No object changes.
+
+        Args:
+            operation: The restore that is tried.
+
+        Raises:
+            MilepostError: As for `preview`.
+            MismatchError: A saved value does not fit its object.
+        """
+        match = self._matcher.match(operation, 0, operation.root, operation.attached)
+        try:
+            check_reshaped(
+                operation, self.reader, match.takes, match.holders(), self._translated.translation, self.graph
+            )
+        finally:
+            match.undo()
+        return [
+            (value.key, live)
+            for number, live in [*match.bindings.items(), *match.copies]
+            for value in self.graph.nodes[number].values
+        ]
 
     def _report_of_refused(self, misfits: Report, match: Match, operation: Operation) -> Report:
         """A report of the values that do not fit, and of those that would be unmatched on either side."""

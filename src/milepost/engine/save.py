@@ -15,6 +15,7 @@ from milepost.collector import collection_paused
 from milepost.deferred.rescan import look_again_below, unannounced_below
 from milepost.deferred.saving import DeferredParts, deferred_parts
 from milepost.deferred.table import is_anything_deferred
+from milepost.engine.cast_on_save import CastOnSave, as_type
 from milepost.engine.commit import BeforeCommit, commit_bundle
 from milepost.engine.incremental import divide
 from milepost.engine.omissions import how_to_leave_out, refuse_omissions, warn_of_unknown_paths
@@ -102,6 +103,7 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
     own, first = set[int](), set[int]()
     of_first = _of_first_process(live) if member is not None else set()
     skipped_by_tensorflow = live.skipped_by_tensorflow
+    cast = None if options.cast is None else CastOnSave(options.cast)
     rows = zip(live.paths, _read_all(live, options), live.edges, python, strict=True)
     for number, (path, values, edges, python_type) in enumerate(rows):
         saved: list[SavedValue] = []
@@ -124,6 +126,10 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
             dtypes.append(value.dtype)
             shapes.append(read.shape)
             arrays.append(read)
+            if cast is not None and python_type not in PLAIN_TYPES:
+                dtypes[-1] = cast.dtype_of(path, value.dtype)
+                if dtypes[-1] is not value.dtype:
+                    arrays[-1] = as_type(read, value.dtype, dtypes[-1], keys[-1])
         listed_once = dict.fromkeys(saved) if len(saved) > 1 else saved  # several values may be listed under one name
         nodes.append(new_node((tuple(edges), tuple(listed_once), (), "", python_type, hints.get(number, ""))))
     for number, node in enumerate(deferred.nodes, start=len(live.objects)):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from milepost.graph.adapter import Adapter, adapter_of_array_type
+from milepost.graph.hints import decode
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.places import PLAIN_TYPES
@@ -53,11 +54,11 @@ class SavedArrays:
 
     def new(self, node: int) -> Any:
         """Makes an array that can take the saved value. None if there is no such array."""
-        specs = self._specs(node)
-        if specs.keys() != {VARIABLE_VALUE}:
+        specs, hints = self._specs(node), decode(self._graph.nodes[node].hints)
+        if specs.keys() - hints.keys() != {VARIABLE_VALUE}:
             return None
         try:
-            return self.adapters[self._types[node]].new_array(specs[VARIABLE_VALUE])
+            return self.adapters[self._types[node]].new_array(specs[VARIABLE_VALUE], hints)
         except (MemoryError, ValueError):  # only a damaged file has such a shape
             return None
 

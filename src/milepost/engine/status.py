@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from milepost.engine import unasked
@@ -255,13 +255,6 @@ class CheckpointLoadStatus(_RestoredStatus):
     def matched(self) -> int:
         """How many saved objects match a live object, the root included."""
         return self._restoration.bound_count()
-
-    def matched_values(self) -> Iterator[tuple[str, Any]]:
-        """The key of every saved value whose object matches a live one, and the live object."""
-        for number, node in enumerate(self._restoration.graph.nodes):
-            live = self._restoration.bound(number) if node.values else None
-            if live is not None:
-                yield from ((value.key, live) for value in node.values)
 
     def exchange(self, others: Mapping[int, Any]) -> None:
         """Replaces matched live objects by others, given by the identities of the replaced objects."""

@@ -119,12 +119,12 @@ class Translation:
         if not isinstance(listed, Sequence) or not all(isinstance(each, str) and each.strip("./") for each in listed):
             either = "True or False, or " if argument == "cast" else ""
             raise wrong(argument, names, f"{either}a name, or a list of names, in which * stands for any text")
-        texts = {each: ".*".join(map(re.escape, each.strip("./").replace(".", "/").split("*"))) for each in listed}
+        texts = {each: pattern_of(each) for each in listed}
         if argument == "only" and not texts:
             self.unused.expect_nothing()
         for name, text in texts.items():
-            self.unused.expect_live(argument, name, _at_or_below(text))
-        return _at_or_below("|".join(texts.values())) if texts else re.compile(r"(?!)")
+            self.unused.expect_live(argument, name, at_or_below(text))
+        return at_or_below("|".join(texts.values())) if texts else re.compile(r"(?!)")
 
     @property
     def renames(self) -> bool:
@@ -179,7 +179,7 @@ class Translation:
         """
         if self.ignores(path):
             return True
-        return self._wanted is not None and (counter or path != SAVE_COUNTER) and not _means(self._wanted, path)
+        return self._wanted is not None and (counter or path != SAVE_COUNTER) and not means(self._wanted, path)
 
     def ignores(self, path: str) -> bool:
         """Whether ``ignore`` names the live object at a path."""
@@ -214,7 +214,7 @@ class Translation:
         if self._cast is None:
             return bool(self.cast)
         path = self.live_path(key.partition(ATTRIBUTES)[0])
-        return path is not None and _means(self._cast, path)
+        return path is not None and means(self._cast, path)
 
     def _renamed(self, name: str, *, dotted: bool = False) -> str | None:
         for prefix in self._prefixes:
@@ -242,7 +242,7 @@ def as_compared(path: str) -> str:
     return path.replace(".", "/")
 
 
-def _means(pattern: re.Pattern[str], path: str) -> bool:
+def means(pattern: re.Pattern[str], path: str) -> bool:
     """Whether a pattern of ``only`` or ``cast`` means the object at a path. That of a variable does not mean its slot variables."""
     own, *below = (bool(pattern.match(as_compared(name))) for name in names_of(path))
     variable, is_slot, _ = path.partition(SLOT)
@@ -305,7 +305,13 @@ def _expressions(rename: Any) -> tuple[tuple[str, str], ...]:
     return tuple((pattern, new) for pattern, new in rename)
 
 
-def _at_or_below(text: str) -> re.Pattern[str]:
+def pattern_of(name: str) -> str:
+    """The regular expression of a name, in which ``*`` stands for any text, for paths as they are compared."""
+    return ".*".join(map(re.escape, name.strip("./").replace(".", "/").split("*")))
+
+
+def at_or_below(text: str) -> re.Pattern[str]:
+    """A pattern of the paths that a regular expression matches, and of everything below them."""
     return re.compile(rf"(?:{text})(?:/.*)?\Z", re.DOTALL)
 
 

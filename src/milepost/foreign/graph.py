@@ -325,7 +325,7 @@ class GraphBuilder:
         if item.is_unread:
             return
         if isinstance(value, Stored):
-            self._drafts[node].values.append(SavedValue(escape(value.local), "", item.key))
+            self._drafts[node].values.append(SavedValue(VARIABLE_VALUE, "", item.key))
             if value.generator:
                 self._add_values(node, {_GENERATOR: (f"{item.key}/{_GENERATOR}", _text(value.generator))})
         elif is_value(value):

@@ -30,7 +30,7 @@ import numpy as np
 
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.coding.varints import Column
-from milepost.errors import CorruptCheckpointError, MilepostError
+from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import zip_content
 from milepost.foreign.kinds import first_record
 from milepost.foreign.listing import Listing
@@ -47,6 +47,8 @@ SUFFIX: Final = ".npz"
 _ENDING: Final = ".npy"
 _WHAT: Final = "the .npz file"
 _MAGIC: Final = b"\x93NUMPY"
+_WITH_UTF8: Final = 3
+"""The version of headers that are in UTF-8. Those of earlier ones are in Latin-1."""
 _LONGEST: Final = 64 << 10
 """The most bytes of a header."""
 _MOST_EXPANDED: Final = 1100
@@ -385,11 +387,26 @@ def _records(archive: Archive) -> dict[str, ZipRecord]:
 
 def _form(beginning: bytes) -> _Form:
     """What the bytes before the elements of an array say."""
-    dtype, shape, fortran = _parsed(beginning[10 if beginning[6] == 1 else 12 :])
-    spec = TensorSpec(DType.of(dtype.newbyteorder("=")), shape) if dtype.kind in "biufc" else None
+    dtype, shape, fortran = _parsed(
+        beginning[10 if beginning[6] == 1 else 12 :], "utf-8" if beginning[6] == _WITH_UTF8 else "latin-1"
+    )
+    spec = _spec(dtype, shape)
     nbytes = math.prod(shape) * dtype.itemsize
     is_fortran = fortran and len(shape) > 1
-    return _Form(len(beginning), zlib.crc32(beginning), dtype, shape, is_fortran, not dtype.isnative, nbytes, spec)
+    is_swapped = (
+        not dtype.isnative and dtype.kind != "V"
+    )  # the byte order of each field is part of the type of a record
+    return _Form(len(beginning), zlib.crc32(beginning), dtype, shape, is_fortran, is_swapped, nbytes, spec)
+
+
+def _spec(dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorSpec | None:
+    """The element type and shape of an array; None if its elements are not numbers, dates, records or bytes of one width."""
+    if dtype.kind not in "biufcmMV":
+        return None
+    try:
+        return TensorSpec(DType.of(dtype), shape)
+    except UnsupportedError:
+        return None
 
 
 def _end_of_header(data: bytes) -> int:
@@ -413,9 +430,9 @@ def _before_elements(data: bytes) -> bytes:
     return data[:end]
 
 
-def _parsed(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+def _parsed(header: bytes, encoding: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     try:
-        found = ast.literal_eval(header.decode("utf-8").strip())
+        found = ast.literal_eval(header.decode(encoding).strip())
         dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(found["descr"])
         shape, fortran = found["shape"], found["fortran_order"]
     except (ValueError, TypeError, SyntaxError, KeyError, MemoryError, RecursionError, AttributeError):

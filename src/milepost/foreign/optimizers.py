@@ -157,7 +157,7 @@ class OptimizerState:
                 remedy="rename it in the file, or restore the model without the optimizer",
             )
         if isinstance(item.value, Stored):
-            return {item.value.local: (item.key, item.value)}
+            return {VARIABLE_VALUE: (item.key, item.value)}
         if item.opaque is not None and is_composed(item.opaque):
             return {
                 part: (child.key, child.value)

@@ -9,12 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle.memory import Array
-from milepost.errors import UnsupportedError
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.rebuilt import Symbol, refusal
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import strides_of
-from milepost.graph.keys import VARIABLE_VALUE
 from milepost.plain_state.encoding import DEEPEST, pack
 from milepost.plain_state.enums import member_of_value
 from milepost.plain_state.kinds import OfKind
@@ -71,7 +69,7 @@ class _Replaced:
         if depth > DEEPEST:
             return value
         if isinstance(value, Stored):
-            return self._tensor(value, key)
+            return self._tensor(value)
         if isinstance(value, (Opaque, Name)):
             return self._object(value, key, depth)
         if isinstance(value, Symbol):
@@ -96,14 +94,7 @@ class _Replaced:
     def _members(self, values: Iterable[Any], key: str, depth: int) -> list[Any]:
         return [self.of(each, f"{key}/{number}", depth + 1) for number, each in enumerate(values)]
 
-    def _tensor(self, value: Stored, key: str) -> Any:
-        if value.local != VARIABLE_VALUE:
-            raise UnsupportedError(
-                "a tensor of this element type cannot be part of plain state",
-                key=key,
-                found=value.local,
-                remedy="load the file with torch.load, convert the tensor, and save it again",
-            )
+    def _tensor(self, value: Stored) -> Any:
         array = np.broadcast_to(np.zeros((), value.spec.dtype.numpy), value.spec.shape)
         self._tensors[_address(array)] = (array, value)
         if not self._kind:

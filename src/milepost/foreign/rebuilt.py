@@ -19,7 +19,6 @@ from milepost.foreign.opaque import Name, Opaque, needs_code
 from milepost.foreign.pickled import Unbuilt, as_keys
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import (
-    BYTES,
     DTYPES,
     TorchStorage,
     tensor,
@@ -78,7 +77,7 @@ def unreadable(dtype: str) -> Opaque:
 
 def meaning(name: Name) -> Any:
     """What represents a name in a file: a `Symbol` for an element type, and for all others the name itself."""
-    if name.module == "torch" and (name.name in DTYPES or name.name in BYTES):
+    if name.module == "torch" and name.name in DTYPES:
         return _ElementType(f"torch.{name.name}")
     return name
 

@@ -34,8 +34,7 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.foreign.listing import Listing
 from milepost.foreign.places import Places
 from milepost.foreign.shapes import is_shape, pairs_of_counts
-from milepost.foreign.stored import Stored, raw_bytes
-from milepost.graph.keys import VARIABLE_VALUE
+from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
@@ -78,9 +77,10 @@ DTYPES: Final = {
     "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
 }
-_BYTES: Final = {"F8_E8M0": "float8_e8m0fnu"}
-"""Element types of one byte that TensorFlow has no number for."""
+PAIRS: Final = {"F4": "float4_e2m1fn_x2"}
+"""Element types of half a byte. Two elements next to each other are one of these of PyTorch."""
 
 
 def looks_like(file: ReadableFile) -> bool:
@@ -117,10 +117,7 @@ class SafetensorsFile:
     def tree(self) -> dict[str, Stored]:
         found = self._found
         kinds, places = map(found.kinds.__getitem__, found.kind.tolist()), (found.begins + self._start).tolist()
-        tensors = {
-            name: Stored(spec, place, local)
-            for name, (spec, local), place in zip(found.names, kinds, places, strict=True)
-        }
+        tensors = {name: Stored(spec, place) for name, spec, place in zip(found.names, kinds, places, strict=True)}
         return tensors | {name: tensors[kept] for name, kept in self._left_out.items()}
 
     def tensors(self) -> dict[str, Stored]:
@@ -133,7 +130,7 @@ class SafetensorsFile:
             kept = [found.names.index(name) for name in self._left_out.values()]
             kind, begins = (np.concatenate((column, column[kept])) for column in (kind, begins))
         places = Places.in_one(self._file, begins + self._start, sys.byteorder == "little")
-        return Listing([*found.names, *self._left_out], [spec for spec, _ in found.kinds], kind, places)
+        return Listing([*found.names, *self._left_out], found.kinds, kind, places)
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         if not tensor.spec.nbytes:
@@ -164,7 +161,7 @@ class _Found(NamedTuple):
 
     Attributes:
         names: The names.
-        kinds: Every element type and shape that occurs, with the local name.
+        kinds: Every element type and shape that occurs.
         kind: For each tensor, which of ``kinds`` is its own.
         begins: Its first byte in the data.
         ends: The byte after its last one.
@@ -172,7 +169,7 @@ class _Found(NamedTuple):
     """
 
     names: Sequence[str]
-    kinds: list[tuple[TensorSpec, str]]
+    kinds: list[TensorSpec]
     kind: Column
     begins: Column
     ends: Column
@@ -260,8 +257,8 @@ def _in_any_form(header: bytes) -> _Found:
 
 def _kinds(
     names: Sequence[str], forms: Sequence[str], meanings: Mapping[str, Mapping[str, Any]]
-) -> tuple[list[tuple[TensorSpec, str]], Column]:
-    """The specs and local names that occur, and for each tensor which of them is its own.
+) -> tuple[list[TensorSpec], Column]:
+    """The specs that occur, and for each tensor which of them is its own.
 
     Args:
         names: The names of the tensors.
@@ -278,17 +275,16 @@ def _kinds(
     return kinds, np.array([*map(numbers.__getitem__, forms)], np.int64)
 
 
-def _spec(dtype: Any, shape: Any) -> tuple[TensorSpec, str]:
-    """The spec and the local name of a tensor."""
+def _spec(dtype: Any, shape: Any) -> TensorSpec:
     if not is_shape(shape, list, longest=_MOST_DIMENSIONS, below=_MOST):
         raise CorruptCheckpointError("this is not the shape of a tensor", found=reprlib.repr(shape))
     if isinstance(dtype, str) and dtype in DTYPES:
-        return TensorSpec(DType.of(DTYPES[dtype]), tuple(shape)), VARIABLE_VALUE
-    if isinstance(dtype, str) and dtype in _BYTES:
-        return raw_bytes(_BYTES[dtype], 1, tuple(shape))
+        return TensorSpec(DType.of(DTYPES[dtype]), tuple(shape))
+    if isinstance(dtype, str) and dtype in PAIRS and shape and not shape[-1] % 2:
+        return TensorSpec(DType.of(PAIRS[dtype]), (*shape[:-1], shape[-1] // 2))
     raise UnsupportedError(
         "milepost cannot read this element type of safetensors",
-        expected="one of " + ", ".join([*DTYPES, *_BYTES]),
+        expected="one of " + ", ".join([*DTYPES, *PAIRS]),
         found=reprlib.repr(dtype),
         remedy="load the file with the library safetensors, convert the tensor, and save it again",
     )
@@ -297,9 +293,9 @@ def _spec(dtype: Any, shape: Any) -> tuple[TensorSpec, str]:
 def _check_lengths(found: _Found) -> None:
     """Checks that the bytes of tensors are as many as their types and shapes need."""
     # no length is as small as the number that stands for a size beyond 64 bits
-    sizes = np.array([spec.nbytes if spec.nbytes < _MOST else -_MOST for spec, _ in found.kinds] or [0], np.int64)
+    sizes = np.array([spec.nbytes if spec.nbytes < _MOST else -_MOST for spec in found.kinds] or [0], np.int64)
     for place in np.flatnonzero(found.ends - found.begins != sizes[found.kind])[:1].tolist():
-        spec, _ = found.kinds[found.kind[place]]
+        spec = found.kinds[found.kind[place]]
         raise CorruptCheckpointError(
             "the offsets of a tensor do not fit its shape",
             key=found.names[place],

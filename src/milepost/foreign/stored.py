@@ -8,42 +8,25 @@ from typing import Any, Protocol, runtime_checkable
 from milepost.bundle.memory import Array
 from milepost.bundle.slices import Box
 from milepost.foreign.places import Places
-from milepost.graph.keys import VARIABLE_VALUE
 from milepost.storage import ReadableFile
-from milepost.tensor import DType, TensorSpec
-
-_UINT8 = DType.of("uint8")
+from milepost.tensor import TensorSpec
 
 
 class Stored:
     """A tensor in a file.
 
     Attributes:
-        spec: The element type and shape of its value in milepost.
-        local: The local name of that value. Tensors of element types that TensorFlow has no number for are bytes; their local name
-            is the name of the type.
+        spec: The element type and shape.
         place: The place in the file. Only the reader of the format interprets it.
         generator: The generator, if the tensor is a key of JAX's random numbers.
     """
 
-    __slots__ = ("generator", "local", "place", "spec")
+    __slots__ = ("generator", "place", "spec")
 
-    def __init__(self, spec: TensorSpec, place: Any, local: str = VARIABLE_VALUE, generator: str = "") -> None:
+    def __init__(self, spec: TensorSpec, place: Any, generator: str = "") -> None:
         self.generator = generator
         self.spec = spec
         self.place = place
-        self.local = local
-
-
-def raw_bytes(name: str, width: int, shape: tuple[int, ...]) -> tuple[TensorSpec, str]:
-    """The spec and local name of a tensor whose element type has no number in TensorFlow: it is stored as bytes.
-
-    Args:
-        name: PyTorch's name of the type.
-        width: The bytes of an element.
-        shape: The tensor's shape.
-    """
-    return TensorSpec(_UINT8, (*shape, width) if width > 1 else shape), name
 
 
 class ForeignFile(Protocol):

@@ -29,7 +29,7 @@ from milepost.foreign.rebuilt import refusal, unreadable
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_archive import TorchArchive
 from milepost.foreign.torch_distributed_metadata import Place, SavedPiece, SavedTensor, read_metadata
-from milepost.foreign.torch_tensors import View, spec_of
+from milepost.foreign.torch_tensors import View, dtype_of
 from milepost.foreign.windows import Window
 from milepost.foreign.zip_directory import Archive
 from milepost.storage import ReadableFile, Storage, anchored
@@ -192,10 +192,10 @@ class DistributedDirectory:
             return self._object(name, value)
         if not value.is_readable:
             return unreadable(value.dtype)
-        spec, local = spec_of(value.dtype, value.shape)
+        spec = TensorSpec(dtype_of(value.dtype), value.shape)
         more = tuple((0, length) for length in spec.shape[len(value.shape) :])  # the bytes of an element
         pieces = tuple(piece._replace(box=piece.box + more) for piece in value.pieces) if more else value.pieces
-        return Stored(spec, _Pieces(pieces, name), local)
+        return Stored(spec, _Pieces(pieces, name))
 
     def _object(self, name: str, place: Place) -> Any:
         """Reads an object that is not a tensor. Tensors inside it, for example in a tuple, stay in the file."""
@@ -222,7 +222,7 @@ class DistributedDirectory:
             if isinstance(stored, Opaque):
                 raise refusal(stored)
             expected = TensorSpec(tensor.spec.dtype, tuple(stop - start for start, stop in piece.box))
-            if not isinstance(stored, Stored) or (stored.spec, stored.local) != (expected, tensor.local):
+            if not isinstance(stored, Stored) or stored.spec != expected:
                 raise CorruptCheckpointError(
                     f"the item at byte {piece.place.offset} is not the piece of a tensor that the metadata describe",
                     file=archive.path,

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign.opaque import Name
 from milepost.foreign.shapes import MOST_DIMENSIONS, are_counts, is_count
-from milepost.foreign.stored import Stored, raw_bytes
-from milepost.graph.keys import VARIABLE_VALUE
+from milepost.foreign.stored import Stored
 from milepost.tensor import DType, TensorSpec
 
 _MOST_REPEATED: Final = 64 << 20
@@ -49,7 +48,10 @@ STORAGES: Final = {
 DTYPES: Final = {
     **{name: name for name in STORAGES.values()},
     **{name: name for name in ("uint16", "uint32", "uint64")},
-    **{name: name for name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz")},
+    **{f"float8_{form}": f"float8_{form}" for form in ("e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz", "e8m0fnu")},
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)},
+    **{name: name for name in ("complex32", "float4_e2m1fn_x2", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2")},
+    "chalf": "complex32",
     "double": "float64",
     "float": "float32",
     "half": "float16",
@@ -60,8 +62,6 @@ DTYPES: Final = {
     "cdouble": "complex128",
 }
 """PyTorch's names of element types, each with milepost's name."""
-BYTES: Final = {"float8_e8m0fnu": 1, "complex32": 4, "bits8": 1, "bits16": 2}
-"""Element types that TensorFlow has no number for, each with the bytes of one element."""
 
 
 @dataclass(slots=True, unsafe_hash=True)  # never changed, but not frozen: to make a frozen one takes twice as long
@@ -107,8 +107,7 @@ def strides_of(stored: Stored) -> tuple[int, ...] | None:
     """The strides of a tensor in elements, if it had others than new tensors have, and the file is one that has strides."""
     if not isinstance(stored.place, View) or stored.place.strides is None:
         return None
-    width = stored.spec.dtype.itemsize if stored.local == VARIABLE_VALUE else BYTES[stored.local]
-    return tuple(step // width for step in stored.place.strides)
+    return tuple(step // stored.spec.dtype.itemsize for step in stored.place.strides)
 
 
 @functools.cache
@@ -121,33 +120,19 @@ def element_size(dtype: str) -> int:
     Raises:
         UnsupportedError: milepost cannot read tensors of this type.
     """
-    if dtype in BYTES:
-        return BYTES[dtype]
+    return dtype_of(dtype).itemsize
+
+
+def dtype_of(dtype: str) -> DType:
+    """milepost's element type of PyTorch's; arguments and errors are those of `element_size`."""
     if dtype in DTYPES:
-        return DType.of(DTYPES[dtype]).itemsize
+        return DType.of(DTYPES[dtype])
     raise UnsupportedError(
         "milepost cannot read PyTorch tensors of this element type",
         found=f"torch.{dtype:.80}",
-        expected="one of " + ", ".join(sorted({*DTYPES, *BYTES})),
+        expected="one of " + ", ".join(sorted(DTYPES)),
         remedy="load the file with torch.load, convert the tensor, and save it again",
     )
-
-
-@functools.lru_cache(maxsize=4096)
-def spec_of(dtype: str, shape: tuple[int, ...]) -> tuple[TensorSpec, str]:
-    """The spec and the local name of a tensor.
-
-    Args:
-        dtype: PyTorch's name of the element type.
-        shape: The tensor's shape.
-
-    Raises:
-        UnsupportedError: milepost cannot read tensors of this type.
-    """
-    width = element_size(dtype)
-    if dtype in BYTES:
-        return raw_bytes(dtype, width, shape)
-    return TensorSpec(DType.of(DTYPES[dtype]), shape), VARIABLE_VALUE
 
 
 def storage_of(kind: Any, key: Any, count: Any) -> TorchStorage:
@@ -217,7 +202,7 @@ def tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: An
             found=f"shape {tuple(size)}, of {storage.nbytes} stored bytes",
             remedy="save its contiguous() copy",
         )
-    return Stored(layout.spec, View(storage, storage.start + first, layout.strides), layout.local)
+    return Stored(layout.spec, View(storage, storage.start + first, layout.strides))
 
 
 def tensors(
@@ -236,7 +221,7 @@ def tensors(
         if known is None:
             known = first[alike] = tensor(storage, storage.dtype, offset, size, stride)
         place: View = known.place
-        made.append(Stored(known.spec, View(storage, place.offset, place.strides), known.local))
+        made.append(Stored(known.spec, View(storage, place.offset, place.strides)))
     return made
 
 
@@ -250,14 +235,12 @@ class _Layout(NamedTuple):
 
     Attributes:
         spec: The spec.
-        local: The local name.
         reach: From the first byte of the first element to the end of the last one; 0 if there are no elements.
         nbytes: The bytes of all elements.
         strides: As in `View`.
     """
 
     spec: TensorSpec
-    local: str
     reach: int
     nbytes: int
     strides: tuple[int, ...] | None
@@ -277,10 +260,9 @@ def _layout_of(dtype: str, size: tuple[int, ...], stride: tuple[int, ...]) -> _L
         return None
     count = math.prod(size)
     last = sum((length - 1) * step for length, step in zip(size, stride, strict=True))
-    spec, local = spec_of(dtype, size)
     usual = count == 0 or _are_usual(size, stride)
     strides = None if usual else tuple(step * width for step in stride)
-    return _Layout(spec, local, (last + 1) * width if count else 0, count * width, strides)
+    return _Layout(TensorSpec(dtype_of(dtype), size), (last + 1) * width if count else 0, count * width, strides)
 
 
 def _are_usual(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:

@@ -2,11 +2,11 @@
 
 ::
 
-    hints := JSON object: name -> integer | boolean | list of integers | list of booleans
+    hints := JSON object: name -> integer | boolean | text | list of integers | list of booleans
 
 For PyTorch: ``{"strides": [1, 3]}`` for a tensor that is not contiguous, ``{"gradient": [true, false]}`` for one in the state of an
-optimizer that is a parameter, ``{"plain": true}`` for one in the state of a DTensor parameter that no mesh divides. No hint is a tensor of
-the checkpoint, so nothing lists one.
+optimizer that is a parameter, ``{"plain": true}`` for one in the state of a DTensor parameter that no mesh divides. For NumPy:
+``{"dtype": "<U3"}``, ``{"fortran": true}``. ``{"names": true}`` is explained in `milepost.graph.all_names`. No hint is a tensor of the checkpoint, so nothing lists one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def encode(hints: Mapping[str, Array]) -> str:
     """Hints as text. Empty if there are none.
 
     Args:
-        hints: Integers and booleans by name, as arrays with at most one dimension.
+        hints: Integers, booleans and texts by name, as arrays with at most one dimension.
 
     Example:
         >>> encode({"strides": np.array([1, 3])})
@@ -53,7 +53,7 @@ def decode(text: str) -> dict[str, Array]:
 
 def _array(value: Any) -> Array:
     members = value if isinstance(value, list) else [value]
-    for kind, dtype in ((bool, np.bool_), (int, np.int64)):
+    for kind, dtype in ((bool, np.bool_), (int, np.int64), (str, np.str_)):
         if all(type(each) is kind for each in members):
             try:
                 return np.array(value, dtype)
@@ -65,7 +65,7 @@ def _array(value: Any) -> Array:
 def _malformed(found: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
         "the hints of an object are malformed",
-        expected="integers and booleans, or lists of them",
+        expected="integers, booleans and texts, or lists of them",
         found=found,
         remedy="restore another checkpoint",
     )

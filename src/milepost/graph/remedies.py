@@ -135,11 +135,9 @@ def _for_array(dtype: np.dtype[Any]) -> str:
     if dtype.names == _NO_VALUE:
         return f"put None in its place, because it has no value, {_LEAVE}"
     if dtype.names:
-        return f"hold each of its fields as an array, {_LEAVE}"
+        return f"hold each of its fields as an array of a type that it has in NumPy alone, {_LEAVE}"
     if dtype.hasobject:
         return f"hold it as a list, as tolist() gives it, or as an array of numbers or text, {_LEAVE}"
-    if dtype.kind in "mM":
-        return f"hold it as an array of int64 or of text, as astype() gives it, {_LEAVE}"
     return f"hold it as an array of another element type, as astype() gives it, {_LEAVE}"
 
 

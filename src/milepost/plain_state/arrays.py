@@ -1,7 +1,7 @@
 """Converts NumPy arrays of any type to arrays that files can hold, and back, for `milepost.plain_state.encoding`.
 
-Text and byte strings of fixed length become byte strings. Dates and durations become int64. Numbers in the other byte order are
-swapped. The original type is saved with the array, by NumPy's name: ``<U3``, ``<M8[ns]``, ``>f4``.
+Text and byte strings become byte strings. Dates and durations become int64. Numbers in the other byte order are
+swapped. The original type is saved with the array, by NumPy's name: ``<U3``, ``StringDType()``, ``<M8[ns]``, ``>f4``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ import numpy as np
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.tensor import DType
+from milepost.tensor.dtype import STRING
 
 _MOST_PADDING: Final = 64 << 20
 """An array of text may take a thousand times the memory of its content, plus this many bytes."""
 _NAMED: Final = re.compile(r"[<>|=]?[biufcSUmM]\d{0,12}(\[\w{1,12}\])?")
+_TEXT: Final = "SUT"
+"""The kinds of NumPy's types of bytes and text."""
+_STRINGS: Final = "StringDType()"
+"""The name of NumPy's type of text of any length."""
 
 
 def to_stored(array: Array) -> tuple[Array, str | None]:
@@ -31,15 +36,15 @@ def to_stored(array: Array) -> tuple[Array, str | None]:
         UnsupportedError: Files cannot hold it.
     """
     dtype = array.dtype
-    if dtype.kind in "US":
+    if dtype.kind in _TEXT:
         stored = _encoded_text(array)
-        if _padding(array.nbytes, stored) > _MOST_PADDING:
+        if is_mostly_padding(array, stored):
             raise UnsupportedError(
                 "an array of text that is mostly padding cannot be saved",
                 found=f"{dtype}, shape {array.shape}",
                 remedy="use a list of str or bytes",
             )
-        return stored, dtype.str
+        return stored, type_name(dtype)
     if dtype.kind in "mM":
         return array.astype(dtype.newbyteorder("=")).view(np.ndarray).view(np.int64), dtype.str
     stored = array.astype(DType.of(dtype).numpy, copy=False).view(np.ndarray)
@@ -57,7 +62,7 @@ def from_stored(stored: Array, name: str) -> Array:
         CorruptCheckpointError: The array cannot have had this type.
     """
     dtype = dtype_of(name)
-    if dtype.kind in "US" and stored.dtype.hasobject:
+    if dtype.kind in _TEXT and stored.dtype.hasobject:
         return _decoded_text(stored, dtype)
     if dtype.kind in "mM" and stored.dtype == np.int64:
         return stored.view(dtype.newbyteorder("=")).astype(dtype, copy=False)
@@ -72,16 +77,27 @@ def dtype_of(name: Any) -> np.dtype[Any]:
     Raises:
         CorruptCheckpointError: Arrays of plain state cannot have a type of this name.
     """
-    if any(each.name == name and not each.is_bytes for each in DType.all()):
-        return DType.of(name).numpy
-    if not isinstance(name, str) or not _NAMED.fullmatch(name):
+    if name == _STRINGS and hasattr(np.dtypes, "StringDType"):
+        return np.dtypes.StringDType()
+    if isinstance(name, str) and _NAMED.fullmatch(name):
+        return np.dtype(name)
+    try:
+        found = DType.of(name) if any(each.name == name for each in DType.all()) else DType.named(name)
+    except (UnsupportedError, TypeError):
+        found = STRING
+    if found.is_bytes:
         raise CorruptCheckpointError("this is not an element type of plain state", found=f"{name!r:.80}")
-    return np.dtype(name)
+    return found.numpy
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """The name of a type for `dtype_of`, with its byte order."""
-    return DType.of(dtype).name if dtype.kind == "V" else dtype.str
+    return dtype.str if _NAMED.fullmatch(dtype.str) else DType.of(dtype).name
+
+
+def type_name(dtype: np.dtype[Any]) -> str:
+    """NumPy's name of a type of text or of numbers, for `from_stored`."""
+    return _STRINGS if dtype.kind == "T" else dtype.str
 
 
 def shaped(items: list[Any], shape: list[int]) -> Array:
@@ -103,17 +119,34 @@ def shaped(items: list[Any], shape: list[int]) -> Array:
 def _encoded_text(array: Array) -> Array:
     items = array.reshape(-1).tolist()
     encoded = np.empty(len(items), object)
-    encoded[:] = [each if isinstance(each, bytes) else each.encode("utf-8", "surrogatepass") for each in items]
+    try:
+        encoded[:] = [each if isinstance(each, bytes) else each.encode("utf-8", "surrogatepass") for each in items]
+    except AttributeError:
+        raise UnsupportedError(
+            "an array of text has members that are missing",
+            found=f"{array.dtype}, shape {array.shape}",
+            remedy="give these members a text",
+        ) from None
     return encoded.reshape(array.shape)
 
 
 def _decoded_text(array: Array, dtype: np.dtype[Any]) -> Array:
     items: list[Any] = array.reshape(-1).tolist()
-    if _padding(dtype.itemsize * len(items), array) > _MOST_PADDING:
+    if dtype.kind != "T" and _padding(dtype.itemsize * len(items), array) > _MOST_PADDING:
         raise CorruptCheckpointError("the stated length of an array of text is impossible", found=dtype)
-    if dtype.kind == "U":
+    if dtype.kind != "S":
         items = [each.decode("utf-8", "surrogatepass") for each in items]
     return np.array(items, dtype).reshape(array.shape)
+
+
+def is_mostly_padding(array: Array, encoded: Array) -> bool:
+    """Whether an array of text of one length has so little text that a file which says so is taken for a forged one.
+
+    Args:
+        array: The array.
+        encoded: Its members, as bytes.
+    """
+    return array.dtype.kind != "T" and _padding(array.nbytes, encoded) > _MOST_PADDING
 
 
 def _padding(size: int, encoded: Array) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from milepost.graph.adapter import Adapter, Value, register
+from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.plain_state.encoding import pack
 from milepost.tensor import DType, TensorSpec
 
@@ -39,7 +39,7 @@ class PlainPartAdapter(Adapter):
     def is_new_array(self, obj: Any) -> bool:
         return True
 
-    def new_array(self, spec: TensorSpec) -> None:
+    def new_array(self, spec: TensorSpec, hints: Mapping[str, Array]) -> None:
         return None
 
 

@@ -58,7 +58,7 @@ class ArrayAdapter(Adapter):
     def is_new_array(self, obj: Any) -> bool:
         return not is_spread(obj.sharding) and isinstance(obj.dtype, np.dtype)
 
-    def new_array(self, spec: TensorSpec) -> Any:
+    def new_array(self, spec: TensorSpec, hints: Mapping[str, Array]) -> Any:
         return jax.ShapeDtypeStruct(spec.shape, spec.dtype.numpy)
 
     def values(self, obj: Any) -> Sequence[Value]:

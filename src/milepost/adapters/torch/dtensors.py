@@ -24,13 +24,14 @@ from milepost.adapters.torch.local_shards import (
     local_of,
     with_local,
 )
-from milepost.adapters.torch.memory import changed, memory, stored_as, write
+from milepost.adapters.torch.memory import changed, dtype_of, memory, write
 from milepost.adapters.torch.on_gpu import elements
 from milepost.adapters.torch.placements import Held, Part
 from milepost.adapters.torch.private import swap_tensors
 from milepost.adapters.torch.refused import refusal_of
 from milepost.adapters.torch.tensors import no_value
 from milepost.graph.adapter import Adapter, Value, register
+from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
 from milepost.tensor import Shard, ShardedArray, TensorSlice
 
@@ -57,54 +58,42 @@ class DTensorAdapter(Adapter):
         return refusal_of(obj)
 
     def values(self, obj: Any) -> Sequence[Value]:
-        stored = stored_as(obj.dtype)
         found = held_of(obj)
-        boxes = [TensorSlice(tuple(zip(*_box(part, stored.trailing), strict=True))) for part in found.parts]
-        return [
-            Value(
-                stored.name,
-                stored.dtype,
-                (*obj.shape, *stored.trailing),
-                lambda: _sharded_array(obj, found),
-                in_boxes=True,
-                boxes=boxes,
-            )
-        ]
+        boxes = [_box(part) for part in found.parts]
+        dtype, shape = dtype_of(obj.dtype), tuple(obj.shape)
+        return [Value(VARIABLE_VALUE, dtype, shape, lambda: _sharded_array(obj, found), in_boxes=True, boxes=boxes)]
 
     def assign(self, obj: Any, arrays: Mapping[str, Any]) -> Any:
         array = next(array for name, array in arrays.items() if name not in self.hints)
         found = held_of(obj)
         if local_of(obj).is_meta:
             _make_memory(obj)
-        local, trailing = local_of(obj), stored_as(obj.dtype).trailing
+        local = local_of(obj)
         for part in found.parts:
-            _read(local[part.local], array, *_box(part, trailing))
+            _read(local[part.local], array, _box(part))
         changed(local)
         changed(obj)
         return obj
 
 
-def _box(part: Part, trailing: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Start and lengths of a box in the stored value, which may have a dimension more than the tensor."""
-    return (*part.start, *(0 for _ in trailing)), (*part.shape, *trailing)
+def _box(part: Part) -> TensorSlice:
+    """The box that a part of a local shard is in the whole tensor."""
+    return TensorSlice(tuple(zip(part.start, part.shape, strict=True)))
 
 
 def _sharded_array(tensor: Any, found: Held) -> ShardedArray:
-    local, stored = local_of(tensor), stored_as(tensor.dtype)
+    local = local_of(tensor)
     if local.is_meta:
         no_value(tensor)
     array = elements(local)
     shards = [
-        Shard(_box(part, stored.trailing)[0], array[part.local] if part.local else array, found.holders)
-        for part in found.parts
+        Shard(tuple(part.start), array[part.local] if part.local else array, found.holders) for part in found.parts
     ]
-    shape = (*tensor.shape, *stored.trailing)
-    return ShardedArray(stored.dtype.numpy, shape, shards, layout_of(tensor))
+    return ShardedArray(dtype_of(tensor.dtype).numpy, tuple(tensor.shape), shards, layout_of(tensor))
 
 
-def _read(target: torch.Tensor, array: Any, start: tuple[int, ...], shape: tuple[int, ...]) -> None:
+def _read(target: torch.Tensor, array: Any, box: TensorSlice) -> None:
     """Reads a box of a saved value into a part of a local shard."""
-    box = TensorSlice(tuple(zip(start, shape, strict=True)))
     if isinstance(array, np.ndarray):
         index = box.resolve(array.shape)
         write(target, array[index] if index else array)

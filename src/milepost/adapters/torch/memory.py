@@ -1,56 +1,38 @@
 """Converts tensors to arrays that share their memory, and back.
 
-Most element types have a NumPy type with the same bits, some of them in ml_dtypes. Types that TensorFlow's files have no number
-for are saved as bytes, and the local name is the name of the type::
-
-    bfloat16, float8_*, int2, int4, ...   VARIABLE_VALUE, as ml_dtypes has them
-    float8_e8m0fnu, bits8, int3, ...      the type's name; uint8 of the same shape
-    complex32, bits16, ...                the type's name; uint8 with one more dimension, of the element's size
+Each element type has a NumPy type with the same bits. Some of these are in ml_dtypes. `milepost.tensor.DType` makes those that neither
+has.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import torch
 
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
-from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
 
-_UINT8: Final = DType.of("uint8")
 _BUILT_IN: Final = 1
 """``numpy.dtype.isbuiltin`` of NumPy's own types, which PyTorch converts."""
 
 
-class Stored(NamedTuple):
-    """How tensors of one element type are stored.
-
-    Attributes:
-        name: Local name of the value.
-        dtype: Element type of the value.
-        trailing: The dimension that the value has in addition to the tensor's.
-        is_in_numpy: Whether NumPy itself has the type, so that PyTorch hands over an array of it.
-    """
-
-    name: str
-    dtype: DType
-    trailing: tuple[int, ...] = ()
-    is_in_numpy: bool = False
-
-
 @functools.cache
-def stored_as(dtype: torch.dtype) -> Stored:
-    """How tensors of an element type are stored."""
-    name = str(dtype).removeprefix("torch.")
-    try:
-        stored = DType.of(name)
-        return Stored(VARIABLE_VALUE, stored, is_in_numpy=stored.numpy.isbuiltin == _BUILT_IN)
-    except (UnsupportedError, TypeError):
-        return Stored(name, _UINT8, (dtype.itemsize,) if dtype.itemsize > 1 else ())
+def dtype_of(dtype: torch.dtype) -> DType:
+    """milepost's name of an element type.
+
+    Raises:
+        UnsupportedError: This milepost does not know the type.
+    """
+    return DType.of(str(dtype).removeprefix("torch."))
+
+
+def _is_in_numpy(dtype: DType) -> bool:
+    """Whether NumPy itself has the type, so that PyTorch hands over an array of it."""
+    return dtype.numpy.isbuiltin == _BUILT_IN
 
 
 def as_array(tensor: torch.Tensor) -> Array:
@@ -61,15 +43,14 @@ def as_array(tensor: torch.Tensor) -> Array:
 
 def _array_of(tensor: torch.Tensor) -> Array:
     """The value of a tensor on the CPU that is neither conjugated nor negated lazily, and that requires no gradient."""
-    stored = stored_as(tensor.dtype)
-    if stored.is_in_numpy:
+    dtype = dtype_of(tensor.dtype)
+    if _is_in_numpy(dtype):
         array: Array = tensor.numpy()
         return array
-    shape = (*tensor.shape, *stored.trailing)
     if not tensor.numel():
-        return np.empty(shape, stored.dtype.numpy)
+        return np.empty(tuple(tensor.shape), dtype.numpy)
     array = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-    return array.view(stored.dtype.numpy).reshape(shape)
+    return array.view(dtype.numpy).reshape(tensor.shape)
 
 
 def memory(tensor: torch.Tensor) -> Array | None:
@@ -113,15 +94,13 @@ def as_tensor(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
     """
     if dtype is None:
         dtype = torch_dtype(DType.of(array))
-    stored = stored_as(dtype)
-    shape = array.shape[: array.ndim - len(stored.trailing)]
     if not array.size:
-        return torch.empty(shape, dtype=dtype, device="cpu")
+        return torch.empty(array.shape, dtype=dtype, device="cpu")
     array = np.require(array, requirements=["C", "W"])
-    if stored.is_in_numpy:
+    if _is_in_numpy(dtype_of(dtype)):
         return torch.from_numpy(array)
     flat = torch.from_numpy(array.reshape(-1).view(np.uint8))
-    return flat.view(dtype).reshape(shape)
+    return flat.view(dtype).reshape(array.shape)
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:
@@ -138,16 +117,6 @@ def torch_dtype(dtype: DType) -> torch.dtype:
     return found
 
 
-def saved_dtype(name: str, dtype: DType) -> torch.dtype | None:
-    """The element type of the tensor that was saved as a value of this local name and type; None if it was not a tensor."""
-    if name == VARIABLE_VALUE:
-        return torch_dtype(dtype)
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype) or stored_as(found)[:2] != (name, dtype):
-        return None
-    return found
-
-
 def write(tensor: torch.Tensor, array: Array) -> None:
     """Assigns a value to a tensor on any device and with any strides.
 
@@ -158,7 +127,7 @@ def write(tensor: torch.Tensor, array: Array) -> None:
     source = as_tensor(array, tensor.dtype)
     with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
         target = tensor.detach()
-        if _has_copy(tensor.dtype):
+        if has_copy(tensor.dtype):
             target.copy_(source)
         else:
             target.view(torch.uint8).copy_(source.view(torch.uint8))
@@ -171,7 +140,8 @@ def changed(tensor: Any) -> None:
 
 
 @functools.cache
-def _has_copy(dtype: torch.dtype) -> bool:
+def has_copy(dtype: torch.dtype) -> bool:
+    """Whether PyTorch can copy elements of a type."""
     try:
         torch.empty(1, dtype=dtype, device="cpu").copy_(torch.empty(1, dtype=dtype, device="cpu"))
     except (RuntimeError, NotImplementedError):

@@ -37,7 +37,8 @@ from milepost.adapters.torch.reshaping import reshaped_by
 from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
-from milepost.graph.adapter import Adapter, adapter_of_type, register
+from milepost.graph.adapter import Adapter, Array, adapter_of_type, register
+from milepost.graph.all_names import NAMED
 from milepost.graph.omissions import Accounted, Omission
 from milepost.tensor import TensorSpec
 
@@ -76,6 +77,9 @@ class ModuleAdapter(Adapter):
         if own:
             yield STATE_DICT, _own_part(module)
         yield from _attributes(module)
+
+    def hints_to_save(self, obj: Any) -> Mapping[str, Array]:
+        return NAMED
 
     def of_first_process(self, obj: Any) -> Collection[Any]:
         return [buffer for each in layers(obj) for buffer in broadcast_buffers(each)]

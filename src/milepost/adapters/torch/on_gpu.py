@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 
 from milepost.adapters.torch.local_shards import ORDINARY
-from milepost.adapters.torch.memory import as_array, as_tensor, stored_as, write
+from milepost.adapters.torch.memory import as_array, as_tensor, dtype_of, has_copy, write
 from milepost.graph.adapter import Array, StoredTensor
 from milepost.tensor import OnDevice, Piece, PiecewiseArray, TensorSlice
 from milepost.tensor.pieces import Slices
@@ -42,7 +42,7 @@ def is_large(tensor: torch.Tensor) -> bool:
 def in_place(tensor: torch.Tensor) -> PiecewiseArray:
     """The elements of a plain tensor on any device, which are copied when they are read."""
     shape = tuple(tensor.shape)
-    return PiecewiseArray(stored_as(tensor.dtype).dtype.numpy, shape, [Piece((0,) * len(shape), shape, OnGpu(tensor))])
+    return PiecewiseArray(dtype_of(tensor.dtype).numpy, shape, [Piece((0,) * len(shape), shape, OnGpu(tensor))])
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -50,7 +50,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         type(tensor) in ORDINARY
         and tensor.layout is torch.strided
         and not (tensor.is_conj() or tensor.is_neg())
-        and not stored_as(tensor.dtype).trailing
+        and has_copy(tensor.dtype)
         and bool(tensor.untyped_storage().nbytes())  # otherwise as_array() refuses it
     )
 

@@ -37,7 +37,7 @@ from milepost.adapters.torch.in_place import into
 from milepost.adapters.torch.layouts import is_made_alike, keep_layout, unlike_layout
 from milepost.adapters.torch.leaves import is_leaf_with_gradient, keep_gradient
 from milepost.adapters.torch.local_shards import home_of_shard, is_dtensor, new_dtensor
-from milepost.adapters.torch.memory import saved_dtype, stored_as
+from milepost.adapters.torch.memory import dtype_of, torch_dtype
 from milepost.adapters.torch.param_groups import ParamGroups, remember
 from milepost.adapters.torch.refused import refusal_of, sharded_omission
 from milepost.adapters.torch.shared_parts import shares_between_parts
@@ -190,7 +190,7 @@ class OptimizerAdapter(Adapter):
             obj.state[variable][name] = None
             return _part(obj, variable, name)
         (local_name, spec), *others = ((name, spec) for name, spec in saved.items() if name not in HINTS)
-        dtype = saved_dtype(local_name, spec.dtype)
+        dtype = torch_dtype(spec.dtype) if local_name == VARIABLE_VALUE else None
         if others or dtype is None:
             first: dict[str, Any] = view_of(obj, _FIRST_STATE, dict)
             # one step makes all parts of the state of a parameter
@@ -206,7 +206,7 @@ class OptimizerAdapter(Adapter):
                 found=f"none there, and in the checkpoint one that consists of {', '.join(sorted(saved))}",
                 remedy="let the optimizer take one step before the restore",
             )
-        shape = spec.shape[: len(spec.shape) - len(stored_as(dtype).trailing)]
+        shape = spec.shape
         is_plain = PLAIN in saved or not is_dtensor(variable)
         if not is_plain and shape:
             obj.state[variable][name] = slot = new_dtensor(variable, shape, dtype)
@@ -233,11 +233,9 @@ class OptimizerAdapter(Adapter):
         value = obj.state[variable][name]
         if not isinstance(value, torch.Tensor):
             return VARIABLE_VALUE not in saved
-        stored = stored_as(value.dtype)
-        if TEXT in saved or VARIABLE_VALUE not in saved or stored.name != VARIABLE_VALUE:
+        if TEXT in saved or VARIABLE_VALUE not in saved:
             return TEXT not in saved
-        spec = saved[VARIABLE_VALUE]
-        if (stored.dtype, (*value.shape, *stored.trailing)) != (spec.dtype, spec.shape):
+        if saved[VARIABLE_VALUE] != TensorSpec(dtype_of(value.dtype), tuple(value.shape)):
             return False
         if is_dtensor(value):
             return PLAIN not in saved

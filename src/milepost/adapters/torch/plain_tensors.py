@@ -4,13 +4,12 @@
 
     contiguous               {"!": "torch", "value": an array}
     with other strides       {"!": "torch.strided", "value": {"strides": [1, 3], "value": an array}}
-    of a type without number {"!": "torch.strided", "value": {"strides": [1], "value": an array, "dtype": "complex32"}}
     in another's memory      {"!": "torch.view", "value": {"of": a tensor, "dtype": "float32", "offset": 2, "shape": [2],
                               "strides": [1]}}
     a parameter, or a leaf   {"!": "torch.gradient", "value": {"parameter": true, "required": true, "value": a tensor}}
 
 The tensor that a view is ``of`` is shared (`milepost.plain_state.sharing`) by all tensors in its memory. It is one of them if that
-covers all of the memory, and otherwise a vector that does. Files have no number for some element types of PyTorch (`memory`).
+covers all of the memory, and otherwise a vector that does.
 Quantized and sparse tensors are in `plain_parts`.
 """
 
@@ -23,10 +22,9 @@ import numpy as np
 import torch
 
 from milepost.adapters.torch.layouts import empty_with_strides, strides_to_save
-from milepost.adapters.torch.memory import as_array, as_tensor, stored_as, write
+from milepost.adapters.torch.memory import as_array, as_tensor, write
 from milepost.adapters.torch.refused import refusal_of
 from milepost.errors import UnsupportedError
-from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
 from milepost.plain_state.kinds import overlaps, register_kind
 
@@ -161,10 +159,6 @@ def is_plain(value: Any) -> bool:
     )
 
 
-def _has_number(value: torch.Tensor) -> bool:
-    return stored_as(value.dtype).name == VARIABLE_VALUE
-
-
 def _plain_array(value: torch.Tensor) -> Any:
     refusal = refusal_of(value, in_parts=True)
     if refusal is None and not is_plain(value):
@@ -176,12 +170,11 @@ def _plain_array(value: torch.Tensor) -> Any:
 
 
 def _with_strides(value: torch.Tensor) -> dict[str, Any]:
-    members = {"strides": list(value.stride()), "value": as_array(value)}
-    return members if _has_number(value) else {**members, "dtype": str(value.dtype).removeprefix("torch.")}
+    return {"strides": list(value.stride()), "value": as_array(value)}
 
 
 def _from_strides(members: Any) -> torch.Tensor:
-    value = as_tensor(members["value"].copy(), getattr(torch, members["dtype"]) if "dtype" in members else None)
+    value = as_tensor(members["value"].copy())
     tensor = empty_with_strides(value, value.device, np.array(members["strides"], np.int64))
     write(tensor, members["value"])
     return tensor
@@ -196,7 +189,7 @@ register_kind(
 )
 register_kind(
     "torch.strided",
-    lambda value: is_plain(value) and (strides_to_save(value) is not None or not _has_number(value)),
+    lambda value: is_plain(value) and strides_to_save(value) is not None,
     _with_strides,
     _from_strides,
 )

@@ -20,9 +20,9 @@ from milepost.adapters.torch.local_shards import ORDINARY
 from milepost.adapters.torch.memory import (
     as_tensor,
     changed,
+    dtype_of,
     memory,
     must_have_memory,
-    stored_as,
     torch_dtype,
     write,
 )
@@ -56,10 +56,9 @@ class TensorAdapter(Adapter):
         return not isinstance(obj, torch.nn.Parameter) and not obj.requires_grad
 
     def is_new_array(self, obj: Any) -> bool:
-        plain = type(obj) is torch.Tensor and obj.is_cpu and not obj.requires_grad
-        return plain and stored_as(obj.dtype).name == VARIABLE_VALUE and obj.is_contiguous()
+        return type(obj) is torch.Tensor and obj.is_cpu and not obj.requires_grad
 
-    def new_array(self, spec: TensorSpec) -> Any:
+    def new_array(self, spec: TensorSpec, hints: Mapping[str, Array]) -> Any:
         return torch.empty(spec.shape, dtype=torch_dtype(spec.dtype), device="meta")
 
     def tracks(self, obj: Any) -> bool:
@@ -114,7 +113,7 @@ class TensorAdapter(Adapter):
             set_gradient(obj, gradient)
         parts = _parts(obj)
         if len(parts) == 1 and _has_other_shape(obj, arrays):
-            obj.data = as_tensor(_copied(arrays[stored_as(obj.dtype).name]), obj.dtype).to(home_of(obj))
+            obj.data = as_tensor(_copied(arrays[VARIABLE_VALUE]), obj.dtype).to(home_of(obj))
             return obj
         if len(parts) == 1 and obj.is_meta:
             return _materialised(obj, next(iter(arrays.values())), strides)
@@ -124,7 +123,7 @@ class TensorAdapter(Adapter):
         if len(parts) == 1 and not obj.is_contiguous() and _overlaps_itself(obj):
             return as_tensor(next(iter(arrays.values())), obj.dtype).to(obj.device)
         for prefix, part in parts:
-            array = arrays.get(prefix or stored_as(part.dtype).name)
+            array = arrays.get(prefix or VARIABLE_VALUE)
             if isinstance(array, np.ndarray):
                 write(part, array)
             elif array is not None:
@@ -138,9 +137,8 @@ class TensorAdapter(Adapter):
 
 def _has_other_shape(tensor: torch.Tensor, arrays: Mapping[str, Array | StoredTensor]) -> bool:
     """Whether a tensor gets a value of another shape, because its module reshapes it (`reshaping`)."""
-    stored = stored_as(tensor.dtype)
-    array = arrays.get(stored.name)
-    return array is not None and array.shape != (*tensor.shape, *stored.trailing)
+    array = arrays.get(VARIABLE_VALUE)
+    return array is not None and array.shape != tuple(tensor.shape)
 
 
 def _copied(array: Array | StoredTensor) -> Array:
@@ -161,16 +159,15 @@ def _parts(tensor: Any, prefix: str = "") -> list[tuple[str, torch.Tensor]]:
 
 
 def _value(prefix: str, tensor: torch.Tensor) -> Value:
-    stored = stored_as(tensor.dtype)
-    name, shape = prefix or stored.name, (*tensor.shape, *stored.trailing)
+    name, dtype, shape = prefix or VARIABLE_VALUE, dtype_of(tensor.dtype), tuple(tensor.shape)
     if tensor.is_meta:
-        return Value(name, stored.dtype, shape, lambda: no_value(tensor))
+        return Value(name, dtype, shape, lambda: no_value(tensor))
     must_have_memory(tensor)
     destination = None if hints_of.get(tensor) else memory(tensor)
     if destination is not None:
-        return Value(name, stored.dtype, shape, destination, destination)
+        return Value(name, dtype, shape, destination, destination)
     is_read_in_parts = tensor.is_contiguous() and not hints_of.get(tensor) and is_large(tensor)
-    return Value(name, stored.dtype, shape, lambda: elements(tensor), in_boxes=is_read_in_parts)
+    return Value(name, dtype, shape, lambda: elements(tensor), in_boxes=is_read_in_parts)
 
 
 def no_value(tensor: torch.Tensor) -> Array:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from milepost.graph.contract.values import Array
 from milepost.tensor import TensorSpec
 
 
@@ -25,9 +27,18 @@ class Arrays:
         return False
 
     def is_new_array(self, obj: Any) -> bool:
-        """Whether `new_array` makes an array that differs from this one only in its elements. Called if `array_type` is set."""
+        """Whether a list that held this array is a list of arrays, which a restore or `milepost.load` makes again. Called if `array_type` is
+        set."""
         return False
 
-    def new_array(self, spec: TensorSpec) -> Any:
-        """Makes an array that can take a saved value of this element type and shape."""
+    def new_array(self, spec: TensorSpec, hints: Mapping[str, Array]) -> Any:
+        """Makes an array that can take a saved value.
+
+        Args:
+            spec: The element type and shape of the value.
+            hints: What `hints_to_save` returned for the saved array.
+
+        Returns:
+            The array, or None if it cannot be made before there is a value.
+        """
         raise NotImplementedError

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from milepost.bundle.casting import floating
 from milepost.bundle.names import INDEX_SUFFIX
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.checkpoint.reader import resolve
@@ -17,7 +18,6 @@ from milepost.conversion.conversion import Conversion, Wanted, converted
 from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, TENSORFLOW_1, WRITERS, format_of
 from milepost.conversion.keras_names import names_by_key
 from milepost.conversion.output_file import is_written_to
-from milepost.conversion.plan import floating
 from milepost.engine.progress import reporting
 from milepost.errors import UnsupportedError
 from milepost.foreign import called
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         form = options.to or format_of(options.target)
         if options.dtype is not None:
-            floating(options.dtype)
+            floating(options.dtype, "dtype")
     except UnsupportedError as error:
         options.usage_error(str(for_command(error)))
     if options.max_shard_size is not None and form in WRITERS and not WRITERS[form].divides:

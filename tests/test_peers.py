@@ -9,6 +9,7 @@ import pytest
 from benchmarks.peers import libraries, table
 from benchmarks.peers.experiments import ROWS
 from benchmarks.peers.experiments.syncs import synced
+from tests.peers import section
 
 ROOT = Path(__file__).parents[1]
 published = pytest.mark.skipif(not table.RESULTS.exists(), reason="results are not in a source distribution")
@@ -37,7 +38,14 @@ def test_the_readme_has_the_table_of_the_last_run():
 
 @published
 def test_the_page_says_what_was_seen_in_the_last_run():
-    assert table.PAGE.read_text() == table.page(table.results()), "run: python -m benchmarks.peers"
+    text = table.PAGE.read_text()
+    assert text == table.page(table.results(), text), "run: python -m benchmarks.peers"
+
+
+@published
+def test_the_page_has_the_section_about_the_tests_of_other_libraries():
+    text = table.PAGE.read_text()
+    assert text == section.page(section.results(), text), "run: python -m tests.peers"
 
 
 @published

@@ -40,7 +40,7 @@ def _main(titles: list[str]) -> None:
         table.RESULTS.write_text(
             json.dumps({name: found[name] for name in libraries.COLUMNS if name in found}, indent=1) + "\n"
         )
-    table.PAGE.write_text(table.page(table.results()))
+    table.PAGE.write_text(table.page(table.results(), table.PAGE.read_text()))
     table.README.write_text(table.readme(table.README.read_text(), table.results()))
 
 

@@ -29,6 +29,8 @@ README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "peers.md"
 _BEGIN = "<!-- written by python -m benchmarks.peers -->\n"
 _END = "<!-- end of what benchmarks.peers wrote -->\n"
+KEPT = "<!-- written by python -m tests.peers -->\n"
+"""Where the page has the section of another program, which goes to the end of the page."""
 _HEAD = """# What each library does, and how that was seen
 
 `python -m benchmarks.peers` runs each library and writes this page and the table in the README, which has some of the rows and
@@ -68,8 +70,8 @@ def results() -> Results:
     return found
 
 
-def page(found: Results) -> str:
-    """The page of all findings, in Markdown."""
+def page(found: Results, text: str) -> str:
+    """The page of all findings, in Markdown, with the section of `tests.peers` that its text has now."""
     parts = [_HEAD, _table(found, ROWS, _columns(found), lambda row: f"#{_anchor(row)}")]
     for row in ROWS:
         parts.append(f"\n## {row.TITLE[0].upper()}{row.TITLE[1:]}\n\n{row.HOW}\n\n")
@@ -80,7 +82,8 @@ def page(found: Results) -> str:
     versions = dict(pair for title in _columns(found) for pair in found[title]["versions"].items())
     parts.append(f"\nTried on {max(found[title]['date'] for title in _columns(found))} with ")
     parts.append(", ".join(f"{package} {version}" for package, version in versions.items()) + ".\n")
-    return "".join(parts)
+    _, mark, section = text.partition(KEPT)
+    return "".join([*parts, mark, section])
 
 
 def readme(text: str, found: Results) -> str:

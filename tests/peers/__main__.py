@@ -54,7 +54,7 @@ def _main(arguments: list[str]) -> int:
         own, shimmed = (_run(name, checkout, way) for way in child.WAYS)
         found = {**section.finding(own, shimmed), "commit": _commit(checkout), "date": time.strftime("%Y-%m-%d")}
         print(f"{name}: {found['counts']}", file=sys.stderr)
-        complaints += [f"{name}: {complaint}" for complaint in section.unexplained(shimmed)]
+        complaints += [f"{name}: {complaint}" for complaint in section.complaints(own, shimmed)]
         section.RESULTS.write_text(json.dumps({**section.results(), name: found}, indent=1) + "\n")
     found_so_far = section.results()
     table.PAGE.write_text(section.page(found_so_far, table.PAGE.read_text()))

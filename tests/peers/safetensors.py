@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
 import os
@@ -25,7 +26,7 @@ _INTERNAL = "It tests private functions of the library, which find tensors that 
 _POINTERS = "It passes addresses of memory, which milepost does not take."
 _DEVICE = "milepost does not know the device."
 _METADATA = (
-    "`convert` takes no metadata, and writes `{\"format\": \"pt\"}`, which the libraries of Hugging Face ask for; "
+    '`convert` takes no metadata, and writes `{"format": "pt"}`, which the libraries of Hugging Face ask for; '
     "so the bytes of a file are not those that safetensors writes."
 )
 _NOT_READ = "The metadata of a file is not read: `CheckpointReader.metadata()` is None."
@@ -33,7 +34,9 @@ _TIED = (
     "A tensor that has two names is written under the first; `convert` does not write the second name, also not as `save_model` does, "
     "in the metadata."
 )
-_REFUSALS = "safetensors refuses tensors that are not contiguous, or that share memory, and milepost writes their values."
+_REFUSALS = (
+    "safetensors refuses tensors that are not contiguous, or that share memory, and milepost writes their values."
+)
 _ERRORS = "The error is raised, with another text."
 _TYPES = "`float8_e8m0fnu` and `float4_e2m1fn_x2` are written as bytes, under a longer name."
 
@@ -243,7 +246,7 @@ def pytest_configure() -> None:
     for framework, module in {"pt": "torch", "np": "numpy", "flax": "flax", "tf": "tensorflow"}.items():
         if importlib.util.find_spec(module) is None:
             continue
-        peer = importlib.import_module(f"safetensors.{module}")
+        peer: Any = importlib.import_module(f"safetensors.{module}")
         peer.save, peer.save_file, peer.safe_open = _save, _save_file, safe_open
         peer.load, peer.load_file = partial(_load, framework), partial(_load_file, framework)
         if framework == "pt":

@@ -69,15 +69,23 @@ def finding(own: Mapping[str, Any], shimmed: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def unexplained(shimmed: Mapping[str, Any]) -> list[str]:
-    """The patterns of a suite that no test fits any more, and what is wrong with each."""
+def complaints(own: Mapping[str, Any], shimmed: Mapping[str, Any]) -> list[str]:
+    """What a suite does not say of its tests: failures without an explanation, and patterns that no test fits any more."""
     suite, tests = shimmed["suite"], shimmed["tests"]
     ended = {kind: [test for test, seen in tests.items() if seen["ended"] == kind] for kind in ("excluded", "failed")}
+    failed_anyway = {test for test, seen in own["tests"].items() if seen["ended"] == "failed"}
     return [
-        f"no test is {kind} any more that fits {pattern!r}"
-        for patterns, kind in ((suite["excluded"], "excluded"), (suite["failing"], "failed"))
-        for pattern in patterns
-        if not any(matching({pattern: ""}, test) for test in ended[kind])
+        *(
+            f"{test} fails, and nothing says why: {tests[test]['why']}"
+            for test in ended["failed"]
+            if test not in failed_anyway and matching(suite["failing"], test) is None
+        ),
+        *(
+            f"no test is {kind} any more that fits {pattern!r}"
+            for patterns, kind in ((suite["excluded"], "excluded"), (suite["failing"], "failed"))
+            for pattern in patterns
+            if not any(matching({pattern: ""}, test) for test in ended[kind])
+        ),
     ]
 
 
@@ -119,13 +127,17 @@ def _lines(reasons: Iterable[Mapping[str, Any]]) -> list[str]:
     for reason in reasons:
         names, count = together.get(reason["why"], ([], 0))
         together[reason["why"]] = (
-            [*names, *([f"`{reason['tests']}`"] if reason["tests"] else [])],
+            [*names, *([f"`{reason['tests'].removeprefix('*::')}`"] if reason["tests"] else [])],
             count + reason["count"],
         )
     return [
-        f"{', '.join(names)}{' ' if names else ''}({count} {'test' if count == 1 else 'tests'}): {why}"
+        f"{', '.join(names)} ({_counted(count)}): {why}" if names else f"{_counted(count)}: {why}"
         for why, (names, count) in together.items()
     ]
+
+
+def _counted(count: int) -> str:
+    return f"{count} {'test' if count == 1 else 'tests'}"
 
 
 def _by_reason(reasons: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -37,7 +37,7 @@ _TIED = (
 _REFUSALS = (
     "safetensors refuses tensors that are not contiguous, or that share memory, and milepost writes their values."
 )
-_ERRORS = "The error is raised, with another text."
+_ERRORS = "An error is raised, of another class or with another text."
 _TYPES = "`float8_e8m0fnu` and `float4_e2m1fn_x2` are written as bytes, under a longer name."
 
 SUITE = Suite(

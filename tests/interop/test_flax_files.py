@@ -73,6 +73,21 @@ class TestReading:
         assert np.array_equal(reader.get_tensor("large"), tree["large"])
         reader.verify()
 
+    @pytest.mark.parametrize("shape", [(), (3,), (100,), (300, 300)])
+    def test_a_file_that_is_one_array(self, path, shape):
+        expected = array("float32", shape)
+        found = milepost.load(written(path, expected))
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found, expected)
+
+    def test_a_file_that_is_one_scalar(self, path):
+        assert milepost.load(written(path, np.float32(0.5))) == 0.5
+
+    def test_one_array_into_a_tree(self, path):
+        found, status = restore(written(path, jnp.ones(3)), jnp.zeros(3))
+        status.assert_consumed()
+        assert found.tolist() == [1, 1, 1]
+
     def test_arrays_stay_in_the_file_until_they_are_read(self, path):
         written(path, {"large": np.zeros(4 << 20), "small": np.ones(3)})
         tracemalloc.start()

@@ -2,7 +2,7 @@
 
 ::
 
-    file     := one object of MessagePack, a map whose keys are text or integers
+    file     := one object of MessagePack, a map whose keys are text or integers, or an array or scalar
     array    := extension 1: [shape, name of the element type, elements]      row-major, little-endian
     complex  := extension 2: [real, imaginary]
     scalar   := extension 3: as an array
@@ -29,8 +29,11 @@ from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
-_BEGINNING: Final = re.compile(rb"([\x80-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.)[\x20-\x7e]", re.DOTALL)
-"""A map whose first key is text."""
+_BEGINNING: Final = re.compile(
+    rb"([\x80-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.)[\x20-\x7e]|(\xc7.|\xc8..|\xc9....|\xd8)[\x01\x03]\x93[\x90-\x9f]",
+    re.DOTALL,
+)
+"""A map whose first key is text, or an array."""
 _LOOKED_AT: Final = 16
 _BUFFERED: Final = 1 << 16
 _MOST: Final = 1_000_000
@@ -59,7 +62,7 @@ _Runs = tuple[tuple[int, int], ...]
 
 
 def looks_like(file: ReadableFile) -> bool:
-    """Whether a file begins like a map of MessagePack whose first key is text."""
+    """Whether a file begins like a map of MessagePack whose first key is text, or like an array of Flax."""
     return _BEGINNING.match(bytes(file.read(0, min(file.size, _LOOKED_AT)))) is not None
 
 

@@ -64,6 +64,39 @@ def test_an_experiment_finds_what_is_wrong(row, tmp_path):
     assert finding.cell == ("yes" if row.KEY == "one_file" else "no"), finding.seen
 
 
+OWN = {"a": "passed", "b": "passed", "c": "failed", "d": "passed", "e": "skipped"}
+WITH_MILEPOST = {"a": "passed", "b": "failed", "c": "failed", "d": "excluded", "e": "skipped"}
+
+
+class TestSuitesOfOthers:
+    """What is counted of two runs of a suite: one with the library itself, and one with milepost."""
+
+    @staticmethod
+    def run(ends, **suite):
+        facts = {"title": "A library", "replaced": "All of it.", "excluded": {}, "failing": {}, **suite}
+        tests = {
+            f"test.py::{name}": {"ended": end, "why": "*::d" if end == "excluded" else end}
+            for name, end in ends.items()
+        }
+        return {"suite": facts, "versions": {}, "tests": tests}
+
+    def test_each_test_is_counted_once(self):
+        shimmed = self.run(WITH_MILEPOST, excluded={"*::d": "not offered"}, failing={"*::b": "another way"})
+        found = section.finding(self.run(OWN), shimmed)
+        assert found["counts"] == {"passed": 1, "failed": 1, "excluded": 1, "not run": 2}
+        assert found["passed by the library"] == 3
+        assert found["failed"] == [{"tests": "*::b", "count": 1, "why": "another way"}]
+        assert section.complaints(self.run(OWN), shimmed) == []
+
+    def test_what_a_suite_does_not_explain_is_named(self):
+        shimmed = self.run(WITH_MILEPOST, excluded={"*::d": "not offered"}, failing={"*::a": "passes now"})
+        complaints = section.complaints(self.run(OWN), shimmed)
+        assert complaints == [
+            "test.py::b fails, and nothing says why: failed",
+            "no test is failed any more that fits '*::a'",
+        ]
+
+
 class TestSynced:
     """What is durable after the calls of a save, as strace writes them."""
 

@@ -58,7 +58,6 @@ SUITE = Suite(
             "A single scalar of the type `np.longlong` or `np.ulonglong` is loaded as a dict with the name `.value`.",
         ),
         "*::test_serialization_errors*": "The error is raised, with another text.",
-        "*::test_restore_unchunked": "A file of Flax that is a single array is not recognised.",
         "*::test_save_restore_checkpoints_target_empty1": "`milepost.jax.save` refuses a tree without a value.",
         "*::test_save_restore_checkpoints_target_singular0": "Orbax refuses a single array, and milepost saves it.",
         "*::test_smaller_target*": "A restore refuses a saved array of another shape than the tree has, and Flax takes it.",

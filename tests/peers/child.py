@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import json
+import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -58,11 +59,12 @@ class Record:
 
 
 def _why(report: Any) -> str:
-    """The last line of an error, or the reason of a skip."""
+    """The first line of an error, or the reason of a skip."""
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)
-    return str(crash.message if crash else report.longrepr).strip().splitlines()[0]
+    lines = str(crash.message if crash else report.longrepr).strip().splitlines()
+    return lines[0] if lines else "no reason"
 
 
 def _main(name: str, checkout: Path, way: str, answer: Path) -> None:
@@ -77,12 +79,15 @@ def _main(name: str, checkout: Path, way: str, answer: Path) -> None:
     record = Record(suite.excluded if way == "milepost" else {})
     plugins: list[Any] = [record, module] if way == "milepost" else [record]
     files = sorted(str(file) for pattern in suite.files for file in Path().glob(pattern))
-    settings = ["-c", "/dev/null", "--rootdir", ".", "--import-mode=importlib", "-p", "no:cacheprovider"]
-    pytest.main([*settings, "-q", "--tb=short", "-W", "ignore", *files], plugins=plugins)
+    settings = ["-c", os.devnull, "--rootdir", ".", "--import-mode=importlib", "-p", "no:cacheprovider"]
+    settings += ["--continue-on-collection-errors", "-q", "--tb=short", "-W", "ignore"]
+    ended = pytest.main([*settings, *files], plugins=plugins)
+    if ended not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or not record.tests:
+        sys.exit(f"the tests of {name} were not run to their end: {ended!r}")
     answer.write_text(
         json.dumps(
             {
-                "suite": {**dataclasses.asdict(suite)},
+                "suite": dataclasses.asdict(suite),
                 "versions": {package: importlib.metadata.version(package) for package in suite.packages},
                 "tests": record.tests,
             }

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, Self
 
 from milepost.bundle import BundleReader, specs_of
+from milepost.checkpoint.saved_tensor import SavedTensor
 from milepost.checkpoint.short_names import check_key, key_of
 from milepost.collector import collection_paused
 from milepost.engine.directory import Verification, latest_checkpoint
@@ -191,7 +192,8 @@ class CheckpointReader:
         return self._saved_with().metrics
 
     def metadata(self) -> Any:
-        """The metadata that a manager has saved with the checkpoint, as JSON gives it; None if there is none.
+        """The metadata that a manager has saved with the checkpoint, as JSON gives it, or that a safetensors file or the index of a model in
+        several files has; None if there is none.
 
         Raises:
             CorruptCheckpointError: The metadata is damaged.
@@ -199,11 +201,24 @@ class CheckpointReader:
         return self._saved_with().metadata
 
     def _saved_with(self) -> Metadata:
-        return Metadata() if self.foreign else read_metadata(self._bundle)
+        bundle = self._bundle
+        return Metadata(None, bundle.metadata) if is_foreign(bundle) else read_metadata(bundle)
 
     def has_tensor(self, key: str) -> bool:
         """Whether the checkpoint has a tensor under this full key. False for a short name."""
         return key in self._bundle
+
+    def __getitem__(self, key: str) -> SavedTensor:
+        """A tensor of which parts are read, without the rest: ``reader["net/l1/kernel"][2:5]``.
+
+        Args:
+            key: Its key or its short name.
+
+        Raises:
+            KeyNotFoundError: There is no such tensor, or several have this short name.
+        """
+        bundle = self._bundle
+        return SavedTensor(bundle, key_of(bundle, key))
 
     def get_tensor(self, key: str) -> Any:
         """Reads one tensor and verifies its checksum.

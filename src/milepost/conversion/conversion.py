@@ -83,6 +83,7 @@ def convert(
     overwrite: bool = False,
     partial: bool = False,
     model: Any = None,
+    metadata: Mapping[str, str] | None = None,
     storage: Storage | None = None,
     progress: bool | Callable[[Progress], Any] = False,
 ) -> Conversion:
@@ -109,6 +110,7 @@ def convert(
         model: For ``"keras"``: the program's model of Keras 3, after it was built, by which Keras names the variables in the file. If the
             checkpoint has other objects beside the model, a dict of all as they were saved, such as ``dict(model=model,
             optimizer=optimizer)``, or a `milepost.Checkpoint`. None of them changes, but that the optimizer of the model is built.
+        metadata: For ``"safetensors"``: text by names, for the ``__metadata__`` of each file. That of a safetensors file that is read is kept.
         storage: Where the checkpoint is; by default on this machine.
         progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
 
@@ -154,6 +156,7 @@ def convert(
         overwrite=overwrite,
         partial=partial,
         names=names,
+        metadata=metadata,
     )
     with (
         open_any(files, opened) as reader,
@@ -186,6 +189,7 @@ class Wanted:
         overwrite: bool = False,
         partial: bool = False,
         names: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> None:
         # a directory may be named with a separator at its end
         check_has_file_name(
@@ -199,6 +203,7 @@ class Wanted:
         self.overwrite = overwrite
         self.partial = partial
         self.writer = WRITERS.get(format)
+        self.given = {} if metadata is None else {"metadata": self._checked_metadata(metadata)}
         if separator not in ("/", "."):
             raise wrong("separator", separator, "'/' or '.'")
         self.dots = separator == "."
@@ -211,6 +216,15 @@ class Wanted:
         if self.writer is None and self.dots:
             raise wrong("separator", separator, "'/', since names in a checkpoint of milepost are separated by that")
         self.dtype: DType | None = None if dtype is None else floating(dtype, "dtype")
+
+    def _checked_metadata(self, metadata: Any) -> Mapping[str, str]:
+        if self.writer is None or not self.writer.describes:
+            raise wrong("metadata", metadata, f"None, since files of {self.format} have no place for it")
+        if not isinstance(metadata, Mapping) or not all(
+            type(each) is str for pair in metadata.items() for each in pair
+        ):
+            raise wrong("metadata", metadata, "a dict from text to text")
+        return metadata
 
 
 def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None) -> Conversion:
@@ -262,7 +276,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         if writer is None:
             written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size)
         else:
-            written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader)
+            written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader, **wanted.given)
     for each in set(old).difference(written):
         os.remove(each)
     return Conversion(

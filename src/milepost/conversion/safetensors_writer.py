@@ -6,7 +6,7 @@ Tensors of larger elements come first, so that each begins at a multiple of the 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO, Final
 
@@ -17,6 +17,7 @@ from milepost.conversion.chunks import little_endian
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.errors import UnsupportedError
+from milepost.foreign import ForeignReader
 from milepost.foreign.safetensors import DTYPES, LONGEST, PAIRS
 from milepost.foreign.safetensors import METADATA as METADATA_NAME
 from milepost.tensor import DType
@@ -24,7 +25,7 @@ from milepost.tensor import DType
 _NAMES: Final = {name: dtype for dtype, name in (DTYPES | PAIRS).items()}
 _ALIGNMENT: Final = 8
 _METADATA: Final = {"format": "pt"}
-"""What the libraries of Hugging Face write, and some of them ask for."""
+"""What the libraries of Hugging Face write, and some of them ask for. The source's own metadata, and what the user gives, come in addition."""
 
 
 def _accepts(dtype: DType) -> bool:
@@ -39,9 +40,22 @@ def _problem(tensor: Exported) -> str | None:
     return NOT_UTF8 if utf8(tensor.name) is None else None
 
 
-def _write_one(file: BinaryIO, tensors: Sequence[Exported], reader: BundleReader) -> None:
+def _write(
+    target: str,
+    tensors: Sequence[Exported],
+    most: int | None,
+    reader: BundleReader,
+    metadata: Mapping[str, str] | None = None,
+) -> list[str]:
+    known = reader.metadata if isinstance(reader, ForeignReader) else None
+    kept = {name: value for name, value in (known or {}).items() if isinstance(value, str)}
+    write_one = partial(_write_one, metadata=_METADATA | kept | dict(metadata or {}))
+    return divided.write(target, tensors, most, reader, write_one)
+
+
+def _write_one(file: BinaryIO, tensors: Sequence[Exported], reader: BundleReader, metadata: Mapping[str, str]) -> None:
     ordered = sorted(tensors, key=lambda tensor: (-tensor.spec.dtype.itemsize, tensor.name))
-    header: dict[str, Any] = {METADATA_NAME: _METADATA}
+    header: dict[str, Any] = {METADATA_NAME: metadata}
     end = 0
     for tensor in ordered:
         start, end = end, end + tensor.spec.nbytes
@@ -68,9 +82,10 @@ WRITER: Final = Writer(
     "safetensors",
     _accepts,
     divided.paths,
-    partial(divided.write, write_one=_write_one),
+    _write,
     _problem,
     divides=True,
+    describes=True,
     present=divided.present,
 )
 """The format."""

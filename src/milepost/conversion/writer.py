@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from milepost.bundle import BundleReader
 from milepost.conversion.plan import Exported
 from milepost.tensor import DType
 
@@ -22,10 +21,11 @@ class Writer:
         name: What users call it.
         accepts: Whether it has an element type.
         paths: The files that would be written, by the target, the tensors, and the most bytes of a file (None for one file).
-        write: Writes them. The arguments are those of ``paths`` and the open checkpoint. Returns the files.
+        write: Writes them. The arguments are those of ``paths`` and the open checkpoint; and ``metadata``, if it describes. Returns the files.
         problem: Why it cannot hold a tensor of this name and shape, or None if it can.
         nests: Whether names are paths of directories or groups, so that no tensor can be below another one.
         divides: Whether a model can be in several files.
+        describes: Whether a file can have metadata, which is text by names.
         present: The files that are there of an earlier conversion to a target, which would be read beside the new ones, or instead of them.
         remedy: What to do with a checkpoint that it cannot hold, if there is more to do than to leave values out.
     """
@@ -33,9 +33,10 @@ class Writer:
     name: str
     accepts: Callable[[DType], bool]
     paths: Callable[[str, Sequence[Exported], int | None], list[str]]
-    write: Callable[[str, Sequence[Exported], int | None, BundleReader], list[str]]
+    write: Callable[..., list[str]]
     problem: Callable[[Exported], str | None] = lambda tensor: None
     nests: bool = False
     divides: bool = False
+    describes: bool = False
     present: Callable[[str], list[str]] = lambda target: []
     remedy: str = ""

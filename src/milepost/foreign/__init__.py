@@ -6,12 +6,11 @@ tree a name and a key. `reader` gives the file the methods of an open checkpoint
 
 from milepost.foreign.graph import GraphBuilder, HeldObject
 from milepost.foreign.items import called
+from milepost.foreign.model_directories import files_of_model, is_index, is_part_of_model
 from milepost.foreign.opening import (
-    files_of_model,
     is_foreign_directory,
     is_item_of_orbax,
     is_one_of_directories,
-    is_part_of_model,
     needs_orbax,
     newest_of_orbax,
     open_foreign,
@@ -26,6 +25,7 @@ __all__ = [
     "called",
     "files_of_model",
     "is_foreign_directory",
+    "is_index",
     "is_item_of_orbax",
     "is_one_of_directories",
     "is_part_of_model",

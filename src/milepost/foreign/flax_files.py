@@ -30,10 +30,12 @@ from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
 
 _BEGINNING: Final = re.compile(
-    rb"([\x80-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.)[\x20-\x7e]|(\xc7.|\xc8..|\xc9....|\xd8)[\x01\x03]\x93[\x90-\x9f]",
+    rb"([\x80-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.)[\x20-\x7e]|(\xc7.|\xc8..|\xc9....|\xd8)([\x01\x03]\x93[\x90-\x9f]|\x02\x92\xcb)",
     re.DOTALL,
 )
-"""A map whose first key is text, or an array."""
+"""A map whose first key is text, an array, or a complex number."""
+_EMPTY: Final = b"\x80"
+"""A map of nothing."""
 _LOOKED_AT: Final = 16
 _BUFFERED: Final = 1 << 16
 _MOST: Final = 1_000_000
@@ -62,8 +64,10 @@ _Runs = tuple[tuple[int, int], ...]
 
 
 def looks_like(file: ReadableFile) -> bool:
-    """Whether a file begins like a map of MessagePack whose first key is text, or like an array of Flax."""
-    return _BEGINNING.match(bytes(file.read(0, min(file.size, _LOOKED_AT)))) is not None
+    """Whether a file begins like a map of MessagePack whose first key is text, or like an array or a complex number of Flax; or is an empty
+    map."""
+    start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
+    return _BEGINNING.match(start) is not None or start == _EMPTY
 
 
 class FlaxFile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -11,17 +10,16 @@ from milepost.bundle import index_path
 from milepost.collector import collection_paused
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign import orbax, orbax_layout
+from milepost.foreign.model_directories import is_index, model_in, models_alone_in
 from milepost.foreign.reader import ForeignReader
 from milepost.foreign.stored import ForeignFile
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
 
-_IN_DIRECTORIES: Final = ("model.safetensors", "pytorch_model.bin")
-"""The names that Hugging Face's libraries have for the file of a model. The name of its index ends in `_INDEX` too."""
 _MOST_SHARED: Final = 1 << 30
 _MOST_TIMES: Final = 16
 """All tensors together may take `_MOST_SHARED` bytes, plus this many times the size of the file."""
-_INDEX: Final = ".index.json"
+_MOST_LISTED: Final = 5
 _REMEDY: Final = "copy or download it again, or write it again with the library that made it"
 
 
@@ -79,7 +77,7 @@ def _check_sharing(storage: Storage, reader: ForeignReader) -> None:
 
 
 def _open_file(storage: Storage, path: str) -> ForeignFile | None:
-    if path.endswith(_INDEX):
+    if is_index(path):
         from milepost.foreign import shards
 
         return shards.ShardedModel(storage.open(path), lambda shard: _open_shard(storage, shard))
@@ -135,7 +133,18 @@ def _open_directory(storage: Storage, path: str) -> ForeignFile | None:
         from milepost.foreign import torch_distributed
 
         return torch_distributed.DistributedDirectory(storage, path)
-    return orbax.OrbaxDirectory(path) if kind is _Directory.ORBAX else None
+    if kind is _Directory.ORBAX:
+        return orbax.OrbaxDirectory(path)
+    if kind is _Directory.MODELS:
+        models = models_alone_in(storage, path)
+        raise UnsupportedError(
+            "this directory holds several models",
+            file=path,
+            expected="one model",
+            found=", ".join(map(os.path.basename, models[:_MOST_LISTED])) + (", ..." if models[_MOST_LISTED:] else ""),
+            remedy=f"pass one of them, such as {models[0]}",
+        )
+    return None
 
 
 def is_item_of_orbax(storage: Storage, path: str) -> bool:
@@ -178,58 +187,29 @@ def is_one_of_directories(storage: Storage, path: str) -> bool:
     return kind is _Directory.DISTRIBUTED or (kind is _Directory.ORBAX and not orbax_layout.steps_in(path))
 
 
-def files_of_model(storage: Storage, path: str) -> list[str]:
-    """The files of a model of Hugging Face that are there, its index among them. Empty if a path is not one.
-
-    Args:
-        storage: Where it is.
-        path: The index, or the directory that holds it or the only file.
-    """
-    found = path if path.endswith(_INDEX) else _model_in(storage, path)
-    if found is None or not found.endswith(_INDEX):
-        return [] if found is None else [found]
-    directory, name = os.path.split(found)
-    listed = [os.path.join(directory, each) for each in storage.list(directory) if is_part_of_model(each, [name])]
-    return [found, *listed]
-
-
-def is_part_of_model(name: str, indexes: Iterable[str]) -> bool:
-    """Whether the name of a file is that of one of several files of a model, whose index is one of these.
-
-    Example:
-        >>> is_part_of_model("model-00001-of-00002.safetensors", ["model.safetensors.index.json"])
-        True
-    """
-    return any(name.startswith(each.removesuffix(_INDEX).rpartition(".")[0] + "-") for each in indexes)
-
-
 class _Directory(Enum):
     """What a path is, if it is a directory."""
 
     MODEL = "a directory with the file, or the index, of a model"
     DISTRIBUTED = "a directory of torch.distributed.checkpoint"
     ORBAX = "a directory of Orbax"
+    MODELS = "a directory with several models of unusual names"
     OTHER = "anything else"
 
 
 def _kind_of(storage: Storage, path: str) -> tuple[_Directory, str]:
     """What a path is, and the path to open. If a directory is of several kinds, the first in the order of `_Directory` counts."""
-    inside = _model_in(storage, path)
+    inside = model_in(storage, path)
     if inside is not None:
         return _Directory.MODEL, inside
     if _is_distributed(storage, path):
         return _Directory.DISTRIBUTED, path
-    is_orbax = _is_local_directory(storage, path) and orbax_layout.looks_like(path)
-    return _Directory.ORBAX if is_orbax else _Directory.OTHER, path
-
-
-def _model_in(storage: Storage, path: str) -> str | None:
-    """The file, or the index, of the model in a directory."""
-    if not storage.is_directory(path):
-        return None
-    candidates = [os.path.join(path, name) for name in _IN_DIRECTORIES]
-    candidates = [each for name in candidates for each in (name + _INDEX, name)]
-    return next((each for each in candidates if storage.is_file(each)), None)
+    if _is_local_directory(storage, path) and orbax_layout.looks_like(path):
+        return _Directory.ORBAX, path
+    models = models_alone_in(storage, path)
+    if len(models) == 1:
+        return _Directory.MODEL, models[0]
+    return (_Directory.MODELS if models else _Directory.OTHER), path
 
 
 def _is_distributed(storage: Storage, path: str) -> bool:

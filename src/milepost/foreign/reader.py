@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
+from milepost.bundle.boxes import read_box
 from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry
-from milepost.bundle.memory import Array, bytes_of, new_array
+from milepost.bundle.mapping import map_bytes
+from milepost.bundle.memory import Array, new_array
 from milepost.bundle.problems import no_such_key
-from milepost.bundle.slices import Box, index_of, ranges, start_of_run
+from milepost.bundle.slices import Box, index_of, ranges
 from milepost.bundle.transfer import read_chunks
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
@@ -24,11 +26,12 @@ from milepost.foreign.packed import packed
 from milepost.foreign.places import Places
 from milepost.foreign.rebuilt import refusal
 from milepost.foreign.renamed import renamed
-from milepost.foreign.stored import BoxedFile, CheckedFile, ForeignFile, Stored, places_of
+from milepost.foreign.stored import BoxedFile, CheckedFile, DescribedFile, ForeignFile, Stored, places_of
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.renaming import Rename
 from milepost.plain_state.encoding import TEXT
 from milepost.storage import ReadableFile
+from milepost.storage.local_files import LocalFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
 
 if TYPE_CHECKING:
@@ -112,6 +115,11 @@ class ForeignReader:
     def library(self) -> str:
         """The name of the library or format, such as ``PyTorch``."""
         return self._file.library
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """What the file has beside its tensors, if its format has a place for it and there is anything."""
+        return (self._file.metadata or None) if isinstance(self._file, DescribedFile) else None
 
     @property
     def keras(self) -> KerasFile | None:
@@ -280,7 +288,7 @@ class ForeignReader:
         stored = self._stored.get(key)
         if stored is None:
             whole = self._plain_array(key).copy()
-        elif box is not None and self.has_parts(key) and self._is_run(stored, box):
+        elif box is not None and self.has_parts(key):
             wanted = ranges(box, stored.spec.shape)
             if self._boxed is not None:
                 self._check_box(key, stored, wanted)
@@ -329,11 +337,14 @@ class ForeignReader:
 
     def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
         stored = self._stored.get(key)
-        if stored is not None and box is not None and self._boxed is None and destination.size:
-            place, start = self._file.extent(stored), start_of_run(ranges(box, stored.spec.shape), stored.spec.shape)
-            if place is not None and start is not None:
+        if stored is not None and box is not None and not destination.size:
+            return
+        if stored is not None and box is not None and self._boxed is None:
+            place, wanted = self._file.extent(stored), ranges(box, stored.spec.shape)
+            if place is not None:
+                entry = Entry(stored.spec.dtype, stored.spec.shape, offset=place[1], size=stored.spec.nbytes)
                 try:
-                    place[0].read_into(place[1] + start * stored.spec.dtype.itemsize, bytes_of(destination))
+                    read_box(place[0], entry, wanted, destination, key)
                 except MilepostError as error:
                     raise self._of_value(error, key) from None
                 _count(destination)
@@ -370,10 +381,19 @@ class ForeignReader:
         return error.with_context(key=key, file=self.prefix)
 
     def map(self, key: str) -> Array:
-        self.spec(key)
-        raise UnsupportedError(
-            "tensors in files of other libraries are not mapped", key=key, file=self.prefix, remedy="use read()"
-        )
+        spec, stored = self.spec(key), self._stored.get(key)
+        place = None if stored is None else self._file.extent(stored)
+        if place is None or not isinstance(place[0], LocalFile) or place[1] % spec.dtype.itemsize:
+            raise UnsupportedError(
+                "this tensor is not stored as it would be in memory",
+                key=key,
+                file=self.prefix,
+                expected="numbers in one aligned run of bytes in a local file",
+                remedy="use read() instead of map()",
+            )
+        self.check(key)
+        mapped: Array = map_bytes(place[0], place[1], spec.nbytes).view(spec.dtype.numpy)
+        return mapped.reshape(spec.shape)
 
     def verify(self) -> None:
         for key, stored in self._stored.items():
@@ -409,10 +429,6 @@ class ForeignReader:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    def _is_run(self, stored: Stored, box: TensorSlice) -> bool:
-        """Whether a box can be read by itself: by the file, or because it is one run of bytes."""
-        return self._boxed is not None or start_of_run(ranges(box, stored.spec.shape), stored.spec.shape) is not None
 
     def _check_box(self, key: str, stored: Stored, box: Box) -> None:
         assert self._boxed is not None, "only such files have boxes"

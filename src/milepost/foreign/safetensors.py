@@ -110,6 +110,7 @@ class SafetensorsFile:
         except MilepostError as error:
             file.close()
             raise error.with_context(file=file.path) from None
+        self.metadata: dict[str, Any] = dict(found.metadata)
         names = {*found.names} if found.metadata else frozenset[str]()
         self._left_out = {name: kept for name, kept in found.metadata.items() if kept in names and name not in names}
 

@@ -7,6 +7,7 @@ import os
 import reprlib
 from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from milepost.coding.json_data import LONGEST, parse_object
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
 from milepost.foreign.listing import ListedFile, Listing
 from milepost.foreign.places import Places
-from milepost.foreign.stored import ForeignFile, Stored, places_of
+from milepost.foreign.stored import DescribedFile, ForeignFile, Stored, places_of
 from milepost.storage import ReadableFile
 
 
@@ -35,6 +36,8 @@ class ShardedModel:
     kind = "torch"
 
     library = "a model in several files"
+    metadata: dict[str, Any]
+    """That of the index and of all files; of two entries of one name, that of the index."""
 
     def __init__(self, index: ReadableFile, open_shard: Callable[[str], ForeignFile | None]) -> None:
         self.path = index.path
@@ -43,7 +46,7 @@ class ShardedModel:
         self._listings: list[Listing | None] = []
         self._named: list[list[str]] = []  # the names that the index says are in each of them
         try:
-            self._files = _weight_map(index)
+            self._files, self.metadata = _index(index)
             self._open(open_shard)
         except MilepostError as error:
             self.close()
@@ -73,6 +76,8 @@ class ShardedModel:
                     "a file that the index names has an unknown format", file=path, remedy="download the file again"
                 )
             self._shards.append(shard)
+            if isinstance(shard, DescribedFile):
+                self.metadata = shard.metadata | self.metadata
             self._named.append(names)
             self.paths.append(path)
             self._listings.append(shard.listing() if isinstance(shard, ListedFile) else None)
@@ -146,13 +151,14 @@ def _tensors_of(file: ForeignFile) -> dict[str, Stored]:
     return {name: value for name, value in tree.items() if isinstance(name, str) and isinstance(value, Stored)}
 
 
-def _weight_map(index: ReadableFile) -> dict[str, str]:
-    """By the name of a tensor, the name of its file."""
+def _index(index: ReadableFile) -> tuple[dict[str, str], dict[str, Any]]:
+    """By the name of a tensor, the name of its file; and the metadata."""
     if index.size > LONGEST:
         raise CorruptCheckpointError(
             "this is not the index of a model", expected=f"{LONGEST} bytes or less", found=index.size
         )
-    files = parse_object(index.read(0, index.size), "the index of a model").get("weight_map")
+    content = parse_object(index.read(0, index.size), "the index of a model")
+    files, metadata = content.get("weight_map"), content.get("metadata")
     if not isinstance(files, dict) or not files:
         raise CorruptCheckpointError(
             "this is not the index of a model",
@@ -165,7 +171,7 @@ def _weight_map(index: ReadableFile) -> dict[str, str]:
             raise CorruptCheckpointError(
                 "the index of a model must name its files without directories", key=name, found=reprlib.repr(file)
             )
-    return files
+    return files, metadata if isinstance(metadata, dict) else {}
 
 
 @functools.lru_cache(maxsize=1024)

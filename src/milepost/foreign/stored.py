@@ -109,6 +109,16 @@ class PlacedFile(Protocol):
 
 
 @runtime_checkable
+class DescribedFile(Protocol):
+    """A `ForeignFile` of a format that has metadata."""
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata."""
+        ...
+
+
+@runtime_checkable
 class CheckedFile(Protocol):
     """A `ForeignFile` that has checksums of more than its tensors."""
 

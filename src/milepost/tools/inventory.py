@@ -25,7 +25,14 @@ from milepost.errors import (
     StorageError,
     UnsupportedError,
 )
-from milepost.foreign import ForeignReader, files_of_model, is_one_of_directories, is_part_of_model, needs_orbax
+from milepost.foreign import (
+    ForeignReader,
+    files_of_model,
+    is_index,
+    is_one_of_directories,
+    is_part_of_model,
+    needs_orbax,
+)
 from milepost.foreign.orbax_layout import UNFINISHED
 from milepost.foreign.zip_directory import Archive
 from milepost.storage import LOCAL_STORAGE, Storage
@@ -39,7 +46,6 @@ _WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".msgpack", "
 """The endings of files of other libraries that are listed."""
 _PICKLED: Final = (".pkl", ".pickle")
 """The endings of files that are listed if they are archives, as `torch.save` writes them. Other programs write much else under such names."""
-_INDEX: Final = ".index.json"
 _GRAPH: Final = ".meta"
 """The ending of the file of a graph beside a checkpoint of TensorFlow 1."""
 _MOST_LISTED: Final = 3
@@ -308,7 +314,7 @@ def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:
     directories: list[str] = []
     if is_saved_model(storage, directory) and storage.is_file(index_path(variables := prefix_of_variables(directory))):
         found.append(variables)
-    indexes = [name for name in names if name.endswith(_INDEX)]
+    indexes = [name for name in names if is_index(name)]
     for name in names:
         path = os.path.join(directory, name)
         if storage.is_directory(path):
@@ -321,8 +327,7 @@ def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:
             if not is_part_of_model(name, indexes):
                 found.append(path)
         else:
-            is_model = name.endswith(_INDEX) and name.removesuffix(_INDEX).endswith(_WEIGHTS)
-            if is_model or (name + _GRAPH in names and name + INDEX_SUFFIX not in names):
+            if is_index(name) or (name + _GRAPH in names and name + INDEX_SUFFIX not in names):
                 found.append(path)
             split = None if parse_data_path(name) else _SHARD.fullmatch(name)
             if split and v1_shards(storage, os.path.join(directory, split[1])):

@@ -22,9 +22,10 @@ import numpy as np
 
 from milepost.adapters.packed import PackedAdapter
 from milepost.bundle.memory import Array
-from milepost.errors import UnsupportedError
+from milepost.errors import UnrestoredWarning, UnsupportedError, warn
 from milepost.foreign.items import ROOT, Item, levels, packable, walked
-from milepost.foreign.keras_variables import variables_of
+from milepost.foreign.keras_files import VOCABULARY, KerasFile
+from milepost.foreign.keras_variables import IDF_WEIGHTS, lookups_of, tokens_as, variables_of
 from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import WHOLE, OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
@@ -53,6 +54,8 @@ _INITIAL_RATE: Final = "initial_lr"
 _PARAMETRISED: Final = "parametrizations"
 _NORMALISED: Final = {"_g": "original0", "_v": "original1"}
 """The ends of names in the first form of weight normalisation, each with the present name."""
+_IDF_WEIGHTS: Final = "idf_weights"
+_MOST_LISTED: Final = 3
 _GENERATOR: Final = "impl"
 """The local name of the generator of JAX's keys."""
 
@@ -110,6 +113,8 @@ class GraphBuilder:
         self._state_dict = reader.root
         self._drafts: list[_Draft] = []
         self._of_live: dict[int, int] = {}
+        self._with_vocabularies: set[str] = set()
+        """The keys of weights of tokens, which are added with the vocabularies."""
         self._taken: dict[int, Stored] = {}
         self._optimizers: list[tuple[int, int, Item]] = []
         self.objects: dict[int, HeldObject] = {}
@@ -161,6 +166,7 @@ class GraphBuilder:
         if keras is not None and live is not None and item.children:
             found = variables_of(keras, item, self._live.objects[live])
             if found is not None:
+                self._add_vocabularies(keras, item, self._live.objects[live])
                 self._add_of_keras(node, item, found)
                 return node
         if item.opaque is not None:
@@ -222,6 +228,8 @@ class GraphBuilder:
     def _add_of_keras(self, node: int, item: Item, variables: Mapping[str, Any]) -> None:
         """Adds the contents of a file of Keras below an item: values of live variables under these, all others under their own names."""
         for name, child in item.children.items():
+            if child.key in self._with_vocabularies:
+                continue
             variable = variables.get(child.key) if isinstance(child.value, Stored) else None
             number = None if variable is None else self._numbers.get(id(variable))
             if number is not None and not self._drafts[place := self._node_of(number)].values:
@@ -235,6 +243,31 @@ class GraphBuilder:
                 self._add_leaf(below, child) if child.is_leaf else self._add_of_keras(below, child, variables)
             else:
                 self._add_of_keras(node, child, variables)
+
+    def _add_vocabularies(self, keras: KerasFile, item: Item, obj: Any) -> None:
+        """Adds the tokens in an archive of Keras, as values of the lookup layers that they belong to."""
+        above = f"{item.key}/" if item.key else ""
+        for path, lookup in lookups_of(keras, item, obj).items():
+            number = self._numbers.get(id(lookup))
+            if number is None:
+                continue
+            adapter = self._live.adapters[number]
+            values = {value.name: value for value in adapter.values(lookup)}
+            tokens = tokens_as(values[VOCABULARY].dtype, keras.vocabularies[above + path])
+            added: dict[str, tuple[str, Any]] = {VOCABULARY: (f"{above}{path}/{VOCABULARY}", tokens)}
+            weights = _below(item, f"{path}/{IDF_WEIGHTS}")
+            if _IDF_WEIGHTS in values and weights is not None:
+                added[_IDF_WEIGHTS] = weights.key, weights.value
+                self._with_vocabularies.add(weights.key)
+            self._add_values(self._node_of(number), added)
+        if keras.assets_left_out:
+            more = len(keras.assets_left_out) - _MOST_LISTED
+            warn(
+                f"{keras.path}: the assets of layers in this archive are not restored, except vocabularies: "
+                f"{', '.join(keras.assets_left_out[:_MOST_LISTED])}{f', and {more} more' if more > 0 else ''}; load the model with "
+                "keras.models.load_model(path), which calls load_assets() of the layers",
+                UnrestoredWarning,
+            )
 
     def _parametrised(self, item: Item, edges: Mapping[str, int]) -> dict[str, tuple[str, str]]:
         """Names of the first form of weight normalisation, each with the names of the two edges that replace it."""

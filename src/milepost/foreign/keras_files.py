@@ -6,9 +6,11 @@
                                                           object's own name
     .h5          :=  {model_weights/} <layer>/<weight>    what save_weights() and save() of Keras 1 and 2 wrote, and Keras Applications have
                      optimizer_weights/<weight>           the attributes layer_names and weight_names give their order
-    .keras       :=  a zip archive with model.weights.h5, not compressed, and config.json, which is not read
+    .keras       :=  a zip archive with model.weights.h5, not compressed; assets/<path of an object>/vocabulary.txt, a token in each line; and
+                     config.json, which is not read
+    .weights.json := JSON: {"weight_map": {"/<path of an object>/vars": file name | [file name, ...]}}, beside the .weights.h5 files
 
-The archive has a CRC-32 of each record. That of model.weights.h5 is compared once, before the first tensor is read; the others only when the
+A vocabulary is the value ``vocabulary`` below its object. Other assets are files of a program's own layers; `assets_left_out` names them. The archive has a CRC-32 of each record. That of model.weights.h5 is compared once, before the first tensor is read; the others only when the
 whole file is verified.
 
 Names are those of the HDF5 file. `graph` finds the live variables, with the help of `milepost.adapters.keras.own_files`.
@@ -21,6 +23,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.bundle.slices import Box, index_of
@@ -36,6 +40,12 @@ from milepost.storage import ReadableFile
 _MODEL: Final = "config.json"
 _WEIGHTS: Final = "model.weights."
 _HDF5: Final = "model.weights.h5"
+_ARCHIVE: Final = "the .keras archive"
+_ASSETS: Final = "assets/"
+_VOCABULARY: Final = "vocabulary.txt"
+VOCABULARY: Final = "vocabulary"
+"""The name of the tokens of a lookup layer, below it."""
+_LONGEST_VOCABULARY: Final = 64 << 20
 _OF_MODEL: Final = "model_weights"
 _OF_OPTIMIZER: Final = "optimizer_weights"
 _LAYERS: Final = "layer_names"
@@ -60,6 +70,8 @@ class KerasFile:
     Attributes:
         layers: Of a ``.h5`` file, the layers in their order, each with its name and the keys of its weights; otherwise None.
         optimizer: Of a ``.h5`` file, the keys of the variables of the optimizer, in their order.
+        vocabularies: Of an archive, the tokens of lookup layers, as text in UTF-8, by the paths of the layers.
+        assets_left_out: The names of the other assets in it.
     """
 
     dotted = False
@@ -70,6 +82,8 @@ class KerasFile:
         self.path = file.path
         self.paths = [file.path]
         self._file = file
+        self.vocabularies: dict[str, Array] = {}
+        self.assets_left_out: list[str] = []
         try:
             self._record = None if _begins_with(file, MAGIC) else _weights_of(file)
             self._unchecked = self._record
@@ -80,6 +94,8 @@ class KerasFile:
             raise error.with_context(file=file.path) from None
         try:
             self.tree = self._hdf5.tree()
+            if self._record is not None:
+                self._read_assets()
             self.layers = self._layers()
             self.optimizer = self._keys_of(self._hdf5.root, _OF_OPTIMIZER, _OF_OPTIMIZER)
         except MilepostError as error:
@@ -133,7 +149,7 @@ class KerasFile:
         """Verifies the checksums of the other records of an archive."""
         record = self._record
         if record is not None:
-            zip_content.check_others(self._file, () if self._unchecked else (record.offset,), "the .keras archive")
+            zip_content.check_others(self._file, () if self._unchecked else (record.offset,), _ARCHIVE)
 
     def has_checksum(self, tensor: Stored) -> bool:
         return self._record is not None
@@ -145,6 +161,30 @@ class KerasFile:
     def close(self) -> None:
         self._hdf5.close()
         self._file.close()
+
+    def _read_assets(self) -> None:
+        """Reads the vocabularies in an archive. They are in the tree, too."""
+        records = {name: each for name, each in read_directory(self._file).items() if name.startswith(_ASSETS)}
+        for name, record, start in zip(records, records.values(), starts_of(records.values(), self._file), strict=True):
+            path, _, file = name.removeprefix(_ASSETS).rpartition("/")
+            if file != _VOCABULARY or not path:
+                self.assets_left_out.append(name)
+                continue
+            try:
+                zip_content.check_readable(record, start, self._file, _ARCHIVE)
+                if record.size > _LONGEST_VOCABULARY:
+                    raise UnsupportedError(
+                        "a vocabulary is too long", expected=f"at most {_LONGEST_VOCABULARY} bytes", found=record.size
+                    )
+                zip_content.check(self._file, record, start, _ARCHIVE)
+                text = b"".join(zip_content.content(self._file, record, start, _ARCHIVE))
+            except MilepostError as error:
+                raise error.with_context(key=name[:200]) from None
+            lines = text.decode("utf-8", "surrogateescape").rstrip("\n").splitlines()
+            tokens = np.empty(len(lines), object)
+            tokens[:] = [line.encode("utf-8", "surrogateescape") for line in lines]
+            self.vocabularies[path] = tokens
+            _put(self.tree, path.split("/"), tokens)
 
     def _layers(self) -> list[tuple[str, Sequence[str]]] | None:
         root, above = self._hdf5.root, ""
@@ -174,6 +214,15 @@ def _at(tree: Any, key: str) -> Any:
     for step in key.split("/"):
         tree = tree.get(step) if isinstance(tree, Mapping) else None
     return tree
+
+
+def _put(tree: dict[str, Any], path: Sequence[str], tokens: Array) -> None:
+    """Puts a vocabulary into the tree of a file, unless a variable is in the way."""
+    for step in path:
+        tree = tree.setdefault(step, {})
+        if not isinstance(tree, dict):
+            return
+    tree.setdefault(VOCABULARY, tokens)
 
 
 def _begins_with(file: ReadableFile, magic: bytes) -> bool:

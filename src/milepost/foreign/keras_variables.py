@@ -6,12 +6,18 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+
+from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item
 from milepost.foreign.keras_files import KerasFile
 from milepost.foreign.stored import Stored
+from milepost.tensor import DType
 
 _FORMER: Final = "_layer_checkpoint_dependencies"
+IDF_WEIGHTS: Final = "vars/idf_weights"
+"""The path below a lookup layer of the weights of its tokens, which are no variable."""
 _LAYERS: Final = "layers"
 """The name of the layers of a model. Keras 2.13 wrote the former one."""
 
@@ -47,7 +53,8 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
 
     if not own_files.is_saveable(obj):
         return None
-    leaves = {path: leaf.key for path, leaf in _leaves(item)}
+    of_lookups = {f"{path}/{IDF_WEIGHTS}" for path in lookups_of(file, item, obj)}
+    leaves = {path: leaf.key for path, leaf in _leaves(item) if path not in of_lookups}
     if not leaves:
         return {}
     if file.layers is None:
@@ -83,6 +90,41 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
             "load_weights(model, path), or restore with rename={'': 'model'} if the model is the attribute model",
         )
     return found
+
+
+def lookups_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any]:
+    """The live layers that take the vocabularies below an item, by their paths from there. The object is one of Keras 3."""
+    if not file.vocabularies:
+        return {}
+    from milepost.adapters.keras import own_files
+
+    above = f"{item.key}/" if item.key else ""
+    return own_files.lookups_called(
+        obj, [path.removeprefix(above) for path in file.vocabularies if path.startswith(above)]
+    )
+
+
+def tokens_as(dtype: DType, tokens: Array) -> Array:
+    """The tokens of a vocabulary in the element type of the live layer.
+
+    Args:
+        dtype: Integers, or text.
+        tokens: The tokens as the file has them.
+
+    Raises:
+        MismatchError: They are no integers.
+    """
+    if dtype.is_bytes:
+        return tokens
+    try:
+        return np.array([int(each) for each in tokens.tolist()], dtype.numpy)
+    except ValueError:
+        raise MismatchError(
+            "the vocabulary in the file is not one of integers; nothing was changed",
+            expected="integers, as the live layer has them",
+            found=repr(tokens.tolist()[:3]),
+            remedy="restore the file into a layer for text",
+        ) from None
 
 
 def _in_order(file: KerasFile, live: Any, optimizer: Any) -> dict[str, Any]:

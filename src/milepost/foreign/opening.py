@@ -19,6 +19,7 @@ from milepost.storage.checked import unchecked
 _MOST_SHARED: Final = 1 << 30
 _MOST_TIMES: Final = 16
 """All tensors together may take `_MOST_SHARED` bytes, plus this many times the size of the file."""
+_KERAS_INDEX: Final = ".weights.json"
 _MOST_LISTED: Final = 5
 _REMEDY: Final = "copy or download it again, or write it again with the library that made it"
 
@@ -81,6 +82,10 @@ def _open_file(storage: Storage, path: str) -> ForeignFile | None:
         from milepost.foreign import shards
 
         return shards.ShardedModel(storage.open(path), lambda shard: _open_shard(storage, shard))
+    if path.endswith(_KERAS_INDEX):
+        from milepost.foreign import keras_shards
+
+        return keras_shards.KerasShards(storage.open(path), storage.open)
     return _open_shard(storage, path)
 
 

@@ -167,7 +167,7 @@ def _index(index: ReadableFile) -> tuple[dict[str, str], dict[str, Any]]:
         )
     for name, file in files.items():
         # An index from elsewhere must not lead to other files of this machine.
-        if not isinstance(file, str) or not _is_name(file):
+        if not isinstance(file, str) or not is_name_of_file(file):
             raise CorruptCheckpointError(
                 "the index of a model must name its files without directories", key=name, found=reprlib.repr(file)
             )
@@ -175,6 +175,6 @@ def _index(index: ReadableFile) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_name(path: str) -> bool:
+def is_name_of_file(path: str) -> bool:
     """Whether a path is the name of a file, and of no directory."""
     return bool(path) and os.path.basename(path) == path and path not in (".", "..")

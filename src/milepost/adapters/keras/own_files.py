@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from milepost.adapters.keras.private import (
     BaseOptimizer,
+    IndexLookup,
     KerasSaveable,
     Layer,
     Variable,
@@ -76,6 +77,26 @@ def variables_called(root: Any, paths: Iterable[str]) -> tuple[dict[str, Any], d
         if isinstance(obj, Layer) and not obj.built:
             unbuilt.update((path, obj) for each in further.values() for path, _ in each)
     return found, unbuilt
+
+
+def lookups_called(root: Any, paths: Iterable[str]) -> dict[str, Any]:
+    """The lookup layers below an object, by the paths that Keras gives to the directories of their assets.
+
+    Args:
+        root: The object.
+        paths: The paths that are looked for.
+    """
+    found: dict[str, Any] = {}
+    for path in paths:
+        obj: Any = root
+        for step in path.split("/"):
+            obj = next((each for name, each in _below(obj) if name == step), None)
+            if obj is None:
+                break
+        lookup = getattr(obj, "_lookup_layer", obj)
+        if isinstance(lookup, IndexLookup):
+            found[path] = lookup
+    return found
 
 
 def layers_in_order(model: Any) -> list[tuple[str, Sequence[Any]]]:

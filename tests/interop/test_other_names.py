@@ -218,3 +218,29 @@ def test_other_arguments_that_name_nothing_are_warned_of(path):
         "cast names 'hed', and neither a saved value nor a live object has this name",
     ]
     assert [message.partition("did you mean ")[2] for message in found] == ["'head'?", "'encoder'?", "'head'?"]
+
+
+class TestSeparators:
+    """Names with the separators of other libraries lead to the objects that they name."""
+
+    def test_slashes_in_a_flat_file_of_pytorch(self, tmp_path):
+        path = milepost.save(tmp_path / "own", {"net": {"w": np.ones(2)}, "list": [np.ones(3)]})
+        for ending in ("safetensors", "pt"):
+            milepost.convert(path, tmp_path / f"a.{ending}")
+            live = milepost.Checkpoint(net={"w": np.zeros(2)}, list=[np.zeros(3)])
+            live.read(tmp_path / f"a.{ending}").assert_consumed().assert_existing_objects_matched()
+            assert (live.net["w"].tolist(), live.list[0].tolist()) == ([1, 1], [1, 1, 1])
+
+    def test_dots_in_a_file_of_numpy(self, tmp_path):
+        np.savez(tmp_path / "a.npz", **{"net.w": np.ones(2), "net.b": np.ones(3)})
+        live = milepost.Checkpoint(net={"w": np.zeros(2), "b": np.zeros(3)})
+        live.read(tmp_path / "a.npz").assert_consumed().assert_existing_objects_matched()
+        assert (live.net["w"].tolist(), live.net["b"].tolist()) == ([1, 1], [1, 1, 1])
+
+    def test_keys_of_a_dict_with_dots_and_slashes(self, tmp_path):
+        torch = pytest.importorskip("torch")
+        names = ("a.b", "a.c", "d/e", "plain")
+        torch.save({"held": {name: torch.ones(2) for name in names}}, tmp_path / "a.pt")
+        live = milepost.Checkpoint(held={name: torch.zeros(2) for name in names})
+        live.read(tmp_path / "a.pt").assert_consumed().assert_existing_objects_matched()
+        assert all(each.tolist() == [1, 1] for each in live.held.values())

@@ -243,6 +243,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         ignore: Names = (),
         only: Names | None = None,
         cast: bool | Names = False,
+        skip_mismatch: bool = False,
     ) -> LoadStatus:
         """Restores a checkpoint that `save` saved. Objects that do not exist yet get their values when they are attached.
 
@@ -262,6 +263,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 optimizer, not with their variable.
             cast: Whether numbers are converted to the element type of the live object: for all values, or for some live names. The
                 report has the largest relative error of each. A number that the new type does not have is refused.
+            skip_mismatch: Whether a live object keeps its value if the saved one has another shape, as if ``ignore`` named it. A warning
+                lists these. Otherwise they are an error. An object that is made later must fit.
 
         Returns:
             A status with assertions and a full report.
@@ -294,7 +297,9 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             is_new = SAVE_COUNTER not in self.__dict__
             counter = self.save_counter  # made first, so that it is restored with the other values, or not at all
             try:
-                status = self.read(save_path, options, rename=rename, ignore=ignore, only=only, cast=cast)
+                status = self.read(
+                    save_path, options, rename=rename, ignore=ignore, only=only, cast=cast, skip_mismatch=skip_mismatch
+                )
             except BaseException:
                 if is_new and not last_restore(counter):
                     del self.__dict__[SAVE_COUNTER]
@@ -314,6 +319,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         ignore: Names = (),
         only: Names | None = None,
         cast: bool | Names = False,
+        skip_mismatch: bool = False,
     ) -> LoadStatus:
         """Restores a checkpoint that `write` wrote. Unlike `restore`, this makes no `save_counter` and does
         not let later saves add to the series that the checkpoint may belong to.
@@ -325,6 +331,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             ignore: As for `restore`.
             only: As for `restore`.
             cast: As for `restore`.
+            skip_mismatch: As for `restore`.
 
         Returns:
             A status with assertions and a full report.
@@ -336,7 +343,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             UnsupportedError: The call is inside a ``tf.function``.
         """
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
-        changes, settings = translation(rename, ignore, only, cast), resolved(options)
+        changes, settings = translation(rename, ignore, only, cast, skip_mismatch), resolved(options)
         if save_path is None:
             return InitializationOnlyStatus(self._view)
         with self._private.writer.exclusive(settings.process_timeout):

@@ -85,6 +85,7 @@ def load_weights(
     ignore: Names = (),
     only: Names | None = None,
     cast: bool | Names = False,
+    skip_mismatch: bool = False,
 ) -> LoadStatus:
     """Restores a model from a checkpoint of `save_weights` or Keras 2, or from any checkpoint whose root is such a model.
 
@@ -100,6 +101,7 @@ def load_weights(
         ignore: As for `milepost.Checkpoint.restore`.
         only: As for `milepost.Checkpoint.restore`.
         cast: As for `milepost.Checkpoint.restore`.
+        skip_mismatch: As for `milepost.Checkpoint.restore`.
 
     Returns:
         A status with assertions and a full report.
@@ -121,7 +123,7 @@ def load_weights(
     refuse_if_traced("a restore", RESTORE_OUTSIDE)
     settings = resolved(options)
     path = plain_path(filepath)
-    status = load_into(path, lambda: Operation(model), settings, Translation(rename, ignore, only, cast))
+    status = load_into(path, lambda: Operation(model), settings, Translation(rename, ignore, only, cast, skip_mismatch))
     if isinstance(status, CheckpointLoadStatus) and status.belongs_to_series and status.matched() <= 1:
         status.hint = _hint(model, status.saved_names())
         if status.hint:

@@ -126,6 +126,11 @@ def check_variables(
         raise _mismatch(reader.prefix, problems, translated.translation, castable=False)
 
 
+def has_other_shape(entry: Entry) -> bool:
+    """Whether the saved value of an entry has another shape than the live one."""
+    return entry.outcome is Outcome.WRONG_SHAPE or entry.note == _SHAPE_TOO
+
+
 def live_spec(operation: Operation, value: Value, obj: Any) -> str:
     """Element type and shape of a value of a live object, as reports show them. None is called so."""
     if type(obj) is PlainLeaf and operation.held[obj] is None:

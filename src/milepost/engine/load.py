@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from milepost.bundle import BundleReader, index_path, open_whole
 from milepost.bundle.reader import IndexedReader
 from milepost.collector import collection_paused
+from milepost.engine.check import has_other_shape
 from milepost.engine.exported import REMEDY, exported_lists, is_exported
 from milepost.engine.lost_values import refuse_lost_values
 from milepost.engine.matched_restore import OWN
@@ -28,6 +30,7 @@ from milepost.engine.status import (
 from milepost.engine.together.find import rounds_of
 from milepost.engine.translation import AS_SAVED, UNTRANSLATED, Translated, Translation
 from milepost.engine.turns import RESTORE, Turn
+from milepost.engine.unasked import listed
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -38,8 +41,9 @@ from milepost.errors import (
     warn,
 )
 from milepost.graph.contract.operation import Operation
+from milepost.graph.description import counted
 from milepost.graph.frameworks import import_adapters
-from milepost.graph.keys import OBJECT_GRAPH
+from milepost.graph.keys import ATTRIBUTES, OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.renaming import renamed
 from milepost.graph.selection import paths_of_optimizers, selected
@@ -131,6 +135,8 @@ def load_into(prefix: str, view: View, options: CheckpointOptions, translation: 
         CoordinationError: One of several processes failed or did not answer. Nothing was changed on any process.
         InProgressError: Another save or restore of the same objects is in progress. Nothing was changed.
     """
+    if translation.skip_mismatch:
+        translation = _without_misfits(prefix, view, options, translation)
     rounds = rounds_of(options, f"restore {prefix}")
     turn = Turn(RESTORE, f"the restore of {prefix}", view, options.process_timeout)
     if rounds is None:
@@ -144,6 +150,29 @@ def load_into(prefix: str, view: View, options: CheckpointOptions, translation: 
         raise
     rounds.end()
     return status
+
+
+def _without_misfits(prefix: str, view: View, options: CheckpointOptions, translation: Translation) -> Translation:
+    """A translation in which live objects keep their values if the saved ones have other shapes. A warning lists them."""
+    import_adapters()
+    storage = storage_of(options)
+    tried = replace(translation, tell=lambda said: None)
+    with open_any(storage, prefix) as reader:
+        restoration, operation, *_ = _prepared(reader, view, options, storage, None, tried)
+        pairs = [(entry, obj) for entry, obj in restoration.misfits(operation) if has_other_shape(entry)]
+        if not pairs:
+            return translation
+        live = walk(operation)
+    misfits, identities = [entry for entry, _ in pairs], {id(obj) for _, obj in pairs}
+    warn(
+        f"{prefix}: {counted(len(misfits), 'saved value')} {'has another shape than the' if len(misfits) == 1 else 'have other shapes than the'} live "
+        f"{'object, which keeps its value' if len(misfits) == 1 else 'objects, which keep their values'}:{listed(misfits)}",
+        UnrestoredWarning,
+    )
+    # a file of Keras has other names than the live objects
+    names = [entry.key.partition(ATTRIBUTES)[0] for entry in misfits]
+    paths = [path for path, obj in zip(live.paths, live.objects, strict=True) if id(obj) in identities]
+    return translation.ignoring([*(translation.live_path(name) or name for name in names), *paths])
 
 
 def _load_any(

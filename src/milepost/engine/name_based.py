@@ -92,6 +92,16 @@ class NameBasedRestoration(WatchedRestore):
         named = {entry.key for entry in misfits}
         return sorted_report(self.reader.prefix, [*misfits, *(each for each in found if each.key not in named)])
 
+    def misfits(self, operation: Operation) -> list[tuple[Entry, Any]]:
+        """The saved values that do not fit their objects, each with the object. Arguments and errors are those of `preview`."""
+        takes = self._takes(walk(operation), "")
+        objects = {key: take.obj for take in takes for _, key in take.values}
+        try:
+            self._check(operation, takes)
+        except MismatchError as error:
+            return [(entry, objects[entry.key]) for entry in error.report.entries]
+        return []
+
     def missing(self, operation: Operation) -> list[Entry]:
         """Live values that are not in the checkpoint."""
         return self.report(operation).missing

@@ -34,7 +34,7 @@ from milepost.engine.match import Match
 from milepost.engine.matched_restore import MatchedRestore
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import Reporter, reporting
-from milepost.engine.report import Outcome, Report, sorted_report
+from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.reshaped import check_reshaped
 from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.engine.undo import Undo, raise_explained
@@ -391,6 +391,29 @@ class Restoration(MatchedRestore):
             for number, live in [*match.bindings.items(), *match.copies]
             for value in self.graph.nodes[number].values
         ]
+
+    def misfits(self, operation: Operation) -> list[tuple[Entry, Any]]:
+        """The saved values that do not fit their objects, each with the object. No object changes.
+
+        Args:
+            operation: The restore that is tried.
+
+        Raises:
+            MilepostError: As for `preview`.
+        """
+        match = self._matcher.match(operation, 0, operation.root, operation.attached)
+        objects = {key: take.obj for take in match.takes for _, key in take.values}
+        try:
+            if isinstance(self.reader, CastingReader):
+                cast(self.reader, match.takes, self._translated.translation)
+            check_reshaped(
+                operation, self.reader, match.takes, match.holders(), self._translated.translation, self.graph
+            )
+        except MismatchError as error:
+            return [(entry, objects[entry.key]) for entry in error.report]
+        finally:
+            match.undo()
+        return []
 
     def _report_of_refused(self, misfits: Report, match: Match, operation: Operation) -> Report:
         """A report of the values that do not fit, and of those that would be unmatched on either side."""

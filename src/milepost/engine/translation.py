@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -75,6 +75,7 @@ class Translation:
         only: Live names. All values with other names are ignored.
         cast: Whether numbers are converted to the element types of the live objects. A bool is for all values; live names are for
             these values.
+        skip_mismatch: Whether live objects keep their values if the saved ones have other shapes.
         tell: Called with what is said of each of these names that has named nothing. By default it warns.
 
     Attributes:
@@ -88,6 +89,7 @@ class Translation:
     ignore: Names = ()
     only: Names | None = None
     cast: bool | Names = False
+    skip_mismatch: bool = False
     tell: Callable[[str], object] = field(default=warn_of_unused_name, repr=False, compare=False)
     unused: UnusedNames = field(init=False, repr=False, compare=False)
     _prefixes: Sequence[_Prefix] = field(init=False, repr=False)
@@ -98,6 +100,8 @@ class Translation:
     def __post_init__(self) -> None:
         own = object.__setattr__
         own(self, "unused", UnusedNames(self.tell))
+        if not isinstance(self.skip_mismatch, bool):
+            raise wrong("skip_mismatch", self.skip_mismatch, "True or False")
         own(self, "_ignored", self._pattern("ignore", self.ignore) if self.ignore else None)
         own(self, "_wanted", None if self.only is None else self._pattern("only", self.only))
         own(self, "_cast", None if isinstance(self.cast, bool) else self._pattern("cast", self.cast))
@@ -125,6 +129,11 @@ class Translation:
         for name, text in texts.items():
             self.unused.expect_live(argument, name, at_or_below(text))
         return at_or_below("|".join(texts.values())) if texts else re.compile(r"(?!)")
+
+    def ignoring(self, names: Sequence[str]) -> Translation:
+        """The same, but that more live objects keep their values."""
+        given = [self.ignore] if isinstance(self.ignore, str) else self.ignore
+        return replace(self, ignore=(*filter(None, given), *names))
 
     @property
     def renames(self) -> bool:
@@ -319,7 +328,9 @@ AS_SAVED: Final = Translation()
 """Nothing changes."""
 
 
-def translation(rename: Rename, ignore: Names, only: Names | None, cast: bool | Names) -> Translation:
+def translation(
+    rename: Rename, ignore: Names, only: Names | None, cast: bool | Names, skip_mismatch: bool = False
+) -> Translation:
     """The translation of these arguments, which is `AS_SAVED` if none was given. Errors are those of `Translation`.
 
     Example:
@@ -332,9 +343,10 @@ def translation(rename: Rename, ignore: Names, only: Names | None, cast: bool | 
         and not (rename or ignore)
         and only is None
         and cast is False
+        and skip_mismatch is False
     ):
         return AS_SAVED
-    return Translation(rename, ignore, only, cast)
+    return Translation(rename, ignore, only, cast, skip_mismatch)
 
 
 @dataclass(frozen=True)

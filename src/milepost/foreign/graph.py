@@ -113,6 +113,8 @@ class GraphBuilder:
         self._state_dict = reader.root
         self._drafts: list[_Draft] = []
         self._of_live: dict[int, int] = {}
+        self._with_dots: set[int] = set()
+        """The identities of items that are added under names with dots."""
         self._with_vocabularies: set[str] = set()
         """The keys of weights of tokens, which are added with the vocabularies."""
         self._taken: dict[int, Stored] = {}
@@ -212,9 +214,15 @@ class GraphBuilder:
         above, self._state_dict = self._state_dict, item if isinstance(item.value, Mapping) else self._state_dict
         self._keep_what_is_newer(item, edges)
         renamed = self._parametrised(item, edges)
+        self._add_with_dots(node, item, edges)
         for name, child in item.children.items():
+            if id(child) in self._with_dots:
+                continue
             if name in renamed:
                 self._add_parametrised(node, edges, renamed[name], child)
+                continue
+            if live is not None and name not in edges and (steps := self._steps(name, live)):
+                self._add_below(node, steps, child)
                 continue
             live_child = self._live_child(name, edges, live)
             if self._ignores is not None and live_child is not None and self._ignores(self._live.paths[live_child]):
@@ -224,6 +232,42 @@ class GraphBuilder:
             if not self._contradicts(child, live_child):
                 self._drafts[node].children[name] = added
         self._state_dict = above
+
+    def _steps(self, name: str, live: int) -> list[tuple[str, int]]:
+        """The edges and live objects that a name leads to from an object, if it has the separators of other libraries: slashes in a file of PyTorch, and dots
+        in one of NumPy. Empty if it leads to none."""
+        found: list[tuple[str, int]] = []
+        for part in name.split("/" if self._reader.packs else "."):
+            child = self._live_child(part, self._edges[live], live)
+            if child is None:
+                return []
+            found.append((part, child))
+            live = child
+        return found
+
+    def _add_below(self, node: int, steps: Sequence[tuple[str, int]], item: Item) -> None:
+        """Adds an item below a node, where some edges lead."""
+        *above, (last, live) = steps
+        for name, number in above:
+            children = self._drafts[node].children
+            if name not in children:
+                children[name] = self._new(number)
+            node = children[name]
+        added = self._add(item, live)
+        if not self._contradicts(item, live):
+            self._drafts[node].children[last] = added
+
+    def _add_with_dots(self, node: int, item: Item, edges: Mapping[str, int]) -> None:
+        """Adds the items for which the live object has an edge whose name has dots, as the key of a dict may. In a file of PyTorch, dots separate names."""
+        for name, live in edges.items() if self._reader.packs else ():
+            if "." not in name or name in item.children:
+                continue
+            found: Item | None = item
+            for part in name.split("."):
+                found = None if found is None else found.children.get(part)
+            if found is not None and id(found) not in self._with_dots:
+                self._drafts[node].children[name] = self._add(found, live)
+                self._with_dots.add(id(found))
 
     def _add_of_keras(self, node: int, item: Item, variables: Mapping[str, Any]) -> None:
         """Adds the contents of a file of Keras below an item: values of live variables under these, all others under their own names."""

@@ -115,7 +115,7 @@ def translation_of(
         [*map(meant, ignore)],
         None if only is None else [*map(meant, only)],
         cast,
-        tell,
+        tell=tell,
     )
 
 

@@ -77,7 +77,12 @@ def _main(name: str, checkout: Path, way: str, answer: Path) -> None:
         else:
             shutil.copy(checkout / source, target)
     record = Record(suite.excluded if way == "milepost" else {})
-    plugins: list[Any] = [record, module] if way == "milepost" else [record]
+    os.environ.update(suite.environment)
+    plugins: list[Any] = [
+        *map(importlib.import_module, suite.plugins),
+        record,
+        *([module] if way == "milepost" else []),
+    ]
     files = sorted(str(file) for pattern in suite.files for file in Path().glob(pattern))
     settings = ["-c", os.devnull, "--rootdir", ".", "--import-mode=importlib", "-p", "no:cacheprovider"]
     settings += ["--continue-on-collection-errors", "-q", "--tb=short", "-W", "ignore"]
@@ -97,3 +102,5 @@ def _main(name: str, checkout: Path, way: str, answer: Path) -> None:
 
 if __name__ == "__main__":
     _main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
+    sys.stdout.flush()
+    os._exit(0)  # several frameworks in one process may crash when Python releases them

@@ -23,6 +23,10 @@ class Suite:
     """The files of tests, or patterns of them, below that directory."""
     replaced: str
     """What milepost does in the place of the library: a sentence or more for the page, in Markdown."""
+    plugins: tuple[str, ...] = ()
+    """Modules that are plugins of pytest in both runs, such as for what the tests need around them."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What the environment says in both runs."""
     excluded: Mapping[str, str] = field(default_factory=dict)
     """Tests that are not run, with reasons: they test what milepost does not offer."""
     failing: Mapping[str, str] = field(default_factory=dict)

@@ -9,6 +9,8 @@ MODULES = {
     "safetensors": "tests.peers.safetensors",
     "flax": "tests.peers.flax",
     "accelerate": "tests.peers.accelerate",
-    "keras": "tests.peers.keras",
-    "orbax": "tests.peers.orbax",
+    "keras-read": "tests.peers.keras_read",
+    "keras-write": "tests.peers.keras_write",
+    "orbax-manager": "tests.peers.orbax_manager",
+    "orbax-handler": "tests.peers.orbax_handler",
 }

@@ -142,6 +142,14 @@ class TestErrors:
     def test_a_model_that_is_not_built(self, tmp_path, program, capsys):
         assert "build the model" in self.refused(capsys, tmp_path, program(lambda: {"model": Subclassed()}))
 
+    def test_a_compiled_model_that_is_not_built(self, tmp_path, program, capsys):
+        """Its optimizer has variables, which alone are no model."""
+        model = Subclassed()
+        model.compile("adam", "mse")
+        milepost.Checkpoint(model=model).save(tmp_path / "ckpt")
+        assert "build the model" in self.refused(capsys, tmp_path, program(lambda: {"model": model}))
+        assert not model.optimizer.built
+
     def test_a_model_of_which_nothing_was_saved(self, tmp_path, program, capsys):
         error = self.refused(capsys, tmp_path, program(lambda: built(Subclassed)))
         assert "l1/vars/0" in error

@@ -46,6 +46,13 @@ def names_by_key(
     model = _model_of(checkpoint)
     from milepost.adapters.keras.own_files import variables_by_path
 
+    if all(name.startswith(_OPTIMIZER) for name in variables_by_path(model)):
+        raise UnsupportedError(
+            "the model has no variables yet, so Keras has no names for them",
+            key=type(model).__name__,
+            file=path,
+            remedy="build the model before it is returned, for example by calling it on one batch",
+        )
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
         optimizer.build(model.trainable_variables)  # otherwise it has only two of its variables before the first step
@@ -61,13 +68,6 @@ def names_by_key(
     for key, live in matches:
         keys.setdefault(id(live), key)
     live_variables = variables_by_path(model)
-    if not live_variables:
-        raise UnsupportedError(
-            "the model has no variables yet, so Keras has no names for them",
-            key=type(model).__name__,
-            file=path,
-            remedy="build the model before it is returned, for example by calling it on one batch",
-        )
     wanted = {name: each for name, each in live_variables.items() if not name.startswith(_OPTIMIZER)}
     of_optimizer = {name: each for name, each in live_variables.items() if name.startswith(_OPTIMIZER)}
     _require(wanted, keys, translation, path)

@@ -10,6 +10,8 @@ import functools
 import io
 import pathlib
 import pickle
+import subprocess
+import sys
 import uuid
 import warnings
 import zipfile
@@ -478,3 +480,66 @@ def test_a_level_that_is_matched_is_said_to_be(tmp_path):
     status = milepost.load_weights(nn.Linear(1, 1), saved(tmp_path / "net.pt", {"module": net}))
     entries = [entry for entry in status.report() if entry.saved.endswith("Linear")]
     assert [entry.outcome for entry in entries] == [Outcome.MATCHED]
+
+
+class TestStreams:
+    """`io.BytesIO` in files of PyTorch, such as the extra state of layers in float8."""
+
+    class Scaled(nn.Module):
+        def __init__(self, scale):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(2))
+            self.scale = torch.full((3,), float(scale))
+
+        def get_extra_state(self):
+            stream = io.BytesIO()
+            torch.save({"scale": self.scale}, stream)
+            return stream
+
+        def set_extra_state(self, stream):
+            stream.seek(0)
+            self.scale = torch.load(stream)["scale"]
+
+    @pytest.mark.parametrize("form", ["own", "pt"])
+    def test_extra_state_is_restored(self, tmp_path, form):
+        saved, live = self.Scaled(5), self.Scaled(1)
+        path = milepost.Checkpoint(model=saved).write(tmp_path / "own")
+        if form == "pt":
+            torch.save({"model": saved.state_dict()}, path := tmp_path / "a.pt")
+        milepost.Checkpoint(model=live).read(path).assert_consumed().assert_existing_objects_matched()
+        assert live.scale.equal(saved.scale)
+
+    def test_a_stream_is_loaded_at_its_position(self, tmp_path):
+        stream = io.BytesIO(b"abcdef")
+        stream.seek(4)
+        torch.save({"s": stream, "w": torch.ones(1)}, tmp_path / "a.pt")
+        for path in (tmp_path / "a.pt", milepost.save(tmp_path / "own", {"s": [stream, {1: stream}]})):
+            loaded = milepost.load(path)["s"]
+            loaded = loaded if isinstance(loaded, io.BytesIO) else loaded[1][1]
+            assert (loaded.tell(), loaded.getvalue()) == (4, b"abcdef")
+
+
+def test_tensors_that_are_not_read_are_named_as_what_they_are(tmp_path):
+    values = {"repeated": torch.zeros(1).expand(1 << 30), "sparse": torch.eye(2).to_sparse(), "w": torch.ones(1)}
+    torch.save(values, tmp_path / "a.pt")
+    objects = milepost.load_checkpoint(tmp_path / "a.pt").objects()
+    assert objects["repeated"].startswith("torch.Tensor: this tensor has far more elements than are stored")
+    assert objects["sparse"] == "torch.Tensor: a sparse tensor"
+
+
+def test_a_sharded_tensor_is_named_by_its_class(tmp_path):
+    program = f"""
+import os, torch, torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+from torch.distributed._shard import sharded_tensor
+from torch.distributed._shard.sharding_spec import ChunkShardingSpec
+tensor = sharded_tensor.ones(ChunkShardingSpec(dim=0, placements=["rank:0/cpu"]), 4, 3)
+torch.save({{"t": tensor, "w": torch.ones(2)}}, {str(tmp_path / "a.pt")!r})
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    reader = milepost.load_checkpoint(tmp_path / "a.pt")
+    assert reader.objects() == {"t": "torch.distributed._shard.sharded_tensor.api.ShardedTensor"}
+    with pytest.raises(milepost.UnsupportedError) as caught:
+        reader.get_tensor("t")
+    assert "ShardedTensor" in caught.value.found

@@ -30,7 +30,7 @@ from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import WHOLE, OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
 from milepost.foreign.reader import ForeignReader, as_value, is_value
-from milepost.foreign.rebuilt import METADATA, refusal
+from milepost.foreign.rebuilt import METADATA, kind_of, refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value, values_of
 from milepost.graph.hints import encode
@@ -173,7 +173,7 @@ class GraphBuilder:
                 return node
         if item.opaque is not None:
             key = ROOT if item is self._reader.root else item.key
-            self.objects[node] = HeldObject(key, str(item.opaque), item.is_unread)
+            self.objects[node] = HeldObject(key, kind_of(item.opaque), item.is_unread)
             if live is not None and self._wants(item, live):
                 raise refusal(item.opaque).with_context(key=item.key)
         if live is not None and adapter is not None and item.has_value and self._add_whole(node, item, live, adapter):

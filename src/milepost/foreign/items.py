@@ -10,6 +10,7 @@ bytes can describe very many items, if lists hold the same list many times. An i
 
 from __future__ import annotations
 
+import io
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -18,7 +19,7 @@ import numpy as np
 
 from milepost.errors import UnsupportedError
 from milepost.foreign.opaque import Name, Opaque, holding
-from milepost.foreign.rebuilt import refusal
+from milepost.foreign.rebuilt import refusal, stream_of
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import TorchStorage, whole
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
@@ -39,7 +40,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 _NONE: Final[list[Any]] = []
 _LEAVES: Final = (
     *(Stored, int, float, complex, str, bytes, bytearray, set, frozenset),
-    *(np.ndarray, np.generic, type(None)),
+    *(io.BytesIO, np.ndarray, np.generic, type(None)),
 )
 
 
@@ -251,6 +252,8 @@ class _Maker:
             value = whole(value)
         elif isinstance(value, Name):
             value = Opaque(value)
+        elif isinstance(value, Opaque):
+            value = stream_of(value) or value
         elif isinstance(value, (set, frozenset)) and any(isinstance(each, (Stored, Opaque, Name)) for each in value):
             members, value = value, Opaque(Name("builtins", type(value).__name__))
             value.items = list(members)

@@ -10,7 +10,7 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.foreign.opaque import Name, Opaque
-from milepost.foreign.rebuilt import Symbol, refusal
+from milepost.foreign.rebuilt import Symbol, refusal, stream_of
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import strides_of
 from milepost.plain_state.encoding import DEEPEST, pack
@@ -106,8 +106,8 @@ class _Replaced:
 
     def _object(self, value: Opaque | Name, key: str, depth: int) -> Any:
         """A deque, or a member of an enumeration that the program has. All other objects are refused."""
-        made: Any = None
-        if isinstance(value, Opaque) and value.state is None and value.entries is None:
+        made: Any = stream_of(value) if isinstance(value, Opaque) else None
+        if isinstance(value, Opaque) and made is None and value.state is None and value.entries is None:
             if value.name == _DEQUE:
                 made = self._deque(value, key, depth)
             elif len(value.arguments) == 1 and value.items is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ from milepost.foreign.listing import ListedFile
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
 from milepost.foreign.places import Places
-from milepost.foreign.rebuilt import refusal
+from milepost.foreign.rebuilt import kind_of, refusal
 from milepost.foreign.renamed import renamed
 from milepost.foreign.stored import BoxedFile, CheckedFile, DescribedFile, ForeignFile, Stored, places_of
 from milepost.graph.numbers import NUMBERS
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _BLOCK: Final = 16 << 20
 """Bytes of two tensors that are compared at once."""
-_ONLY_AS_TEXT: Final = (int, set, frozenset, bytearray)
+_ONLY_AS_TEXT: Final = (int, set, frozenset, bytearray, io.BytesIO)
 """Plain values that no array can represent. They are listed as the JSON text of plain state."""
 
 
@@ -161,7 +162,7 @@ class ForeignReader:
     def objects(self) -> dict[str, str]:
         """The objects that only running code could make, and the arrays of element types that are not read, with their classes, by key.
         The contents of objects may be readable."""
-        return {key: str(opaque) for key, opaque in sorted(self._objects.items())}
+        return {key: kind_of(opaque) for key, opaque in sorted(self._objects.items())}
 
     @property
     def unread(self) -> set[str]:

@@ -8,6 +8,7 @@ Source: PyTorch 2.13, ``torch/_weights_only_unpickler.py``, ``torch/_utils.py``.
 
 from __future__ import annotations
 
+import io
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -30,6 +31,8 @@ from milepost.plain_state.keys import KeyCheck
 METADATA: Final = "_metadata"
 """The attribute of a state dict that holds the version of each module."""
 _BUILT_INS: Final = ("builtins", "__builtin__")
+_OF_TENSORS: Final = ("_rebuild_tensor", "_rebuild_parameter")
+_STREAM: Final = Name("_io", "BytesIO")
 _TENSORS: Final = ("torch._utils", "_rebuild_tensor_v2")
 _WITHOUT_FLAGS: Final = 6
 """The arguments of a tensor that is stored as it is: its storage, offset, shape and strides, whether it needs a gradient, and its hooks."""
@@ -141,7 +144,7 @@ def refusal(value: Opaque | Name) -> UnsupportedError:
         if reason is not None:
             return UnsupportedError(
                 f"this is {reason}, which milepost does not read",
-                found=str(value),
+                found=kind_of(value),
                 remedy="load the file with torch.load, make a plain tensor of it, and save that with milepost",
             )
         inner = next((each for each in value.arguments if isinstance(each, Opaque)), None)
@@ -161,6 +164,18 @@ def refusal(value: Opaque | Name) -> UnsupportedError:
         if value.name.module.startswith("torch") and value.name.name.endswith("Storage"):
             return unknown_storage(value.name)
     return needs_code(value)
+
+
+def kind_of(value: Opaque) -> str:
+    """What an object is, as users know it: its class; for a tensor that is not read, which class it is of, or why it is not."""
+    reason = _refused(value.name)
+    if value.name.name == _COMPOSED and reason is not None and value.arguments and isinstance(value.arguments[0], Name):
+        return str(value.arguments[0])
+    if reason is not None:
+        return f"torch.Tensor: {reason}"
+    if value.sealed and value.name.name.startswith(_OF_TENSORS) and (value.name.module, value.name.name) in _MAKERS:
+        return f"torch.Tensor: {refusal(value).problem}"
+    return str(value)
 
 
 def is_composed(value: Opaque) -> bool:
@@ -343,3 +358,15 @@ _REFUSED: Final = {
     "_rebuild_device_tensor_from_numpy": "a tensor of a device that is stored as an array",
     "_rebuild_device_tensor_from_cpu_tensor": "a tensor of a device that is stored as a tensor of the CPU",
 }
+
+
+def stream_of(value: Opaque) -> io.BytesIO | None:
+    """The bytes in memory that an object is, at their position; None if it is something else."""
+    if value.name != _STREAM or value.arguments or value.items is not None or value.entries is not None:
+        return None
+    match value.state:
+        case (bytes(content), int(position), None) if 0 <= position < 1 << 63:
+            stream = io.BytesIO(content)
+            stream.seek(position)
+            return stream
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import reprlib
 import struct
@@ -108,6 +109,11 @@ class _Decoder:
     def _deque(self, value: dict[str, Any], depth: int) -> Any:
         return deque(self.decode(value["items"], depth + 1), value["maxlen"])
 
+    def _stream(self, value: dict[str, Any]) -> Any:
+        stream = io.BytesIO(self._bytes(value))
+        stream.seek(value["position"])
+        return stream
+
     def _defaultdict(self, value: dict[str, Any], depth: int) -> Any:
         factory = None if value["factory"] is None else FACTORIES[value["factory"]]
         return defaultdict(factory, self._pairs(value["items"], depth + 1))
@@ -200,6 +206,7 @@ _FORMS: Final[dict[str, Callable[[_Decoder, dict[str, Any], int], Any]]] = {
     "str": lambda decoder, value, depth: value["escaped"].encode("ascii").decode("unicode_escape"),
     "bytes": lambda decoder, value, depth: decoder._bytes(value),
     "bytearray": lambda decoder, value, depth: bytearray(decoder._bytes(value)),
+    "BytesIO": lambda decoder, value, depth: decoder._stream(value),
     "array": lambda decoder, value, depth: decoder._array(value),
     "objects": _Decoder._objects,
     "scalar": _Decoder._scalar,

@@ -12,6 +12,7 @@ member ``"!"``::
     defaultdict              {"!": "defaultdict", "factory": "list", "items": [[key, value], ...]}
     text with surrogates     {"!": "str", "escaped": "\\ud800"}
     bytes, bytearray         {"!": "bytes", "text": "..."}, or "base64", or "entry" for long ones
+    io.BytesIO               {"!": "BytesIO", "text": "...", "position": 0}, or "base64", or "entry"
     int that is very long    {"!": "int", "hex": "-ff..."}
     inf and nan              {"!": "float", "value": "-inf"}, or "bits" for nans other than the usual one
     complex                  {"!": "complex", "real": 1.0, "imag": 0.0}
@@ -30,6 +31,7 @@ are refused, including subclasses such as named tuples: to make them again, a re
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 import struct
@@ -76,7 +78,7 @@ def pack(state: Any, key: str = "") -> dict[str, Array]:
     """Encodes nested plain state as named arrays.
 
     Args:
-        state: Dicts, lists, tuples, sets, deques, numbers, text, bytes, None, NumPy's arrays and scalars, and values of registered
+        state: Dicts, lists, tuples, sets, deques, numbers, text, bytes, `io.BytesIO`, None, NumPy's arrays and scalars, and values of registered
             kinds, nested up to 64 levels.
         key: The key that errors name.
 
@@ -176,8 +178,8 @@ class _Encoder:
             return {"!": "dict", "items": self._pairs(value, path, depth)}
         if kind is list:
             return self._items(value, path, depth)
-        if kind is bytearray:
-            return {"!": "bytearray", **self._bytes(bytes(value), path)}
+        if kind is bytearray or kind is io.BytesIO:
+            return self._buffer(value, path)
         if kind is tuple:
             return {"!": "tuple", "items": self._items(value, path, depth)}
         if kind is set or kind is frozenset:
@@ -227,6 +229,11 @@ class _Encoder:
             inner = _join(path, readable)
             pairs.append([self.encode(name, inner, depth), self.encode(value, inner, depth)])
         return pairs
+
+    def _buffer(self, value: bytearray | io.BytesIO, path: str) -> dict[str, Any]:
+        if isinstance(value, bytearray):
+            return {"!": "bytearray", **self._bytes(bytes(value), path)}
+        return {"!": "BytesIO", **self._bytes(value.getvalue(), path), "position": value.tell()}
 
     def _bytes(self, data: bytes, path: str) -> dict[str, Any]:
         members = _bytes_members(data)

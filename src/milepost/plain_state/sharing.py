@@ -7,6 +7,7 @@ written in each place.
 
 from __future__ import annotations
 
+import io
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -167,4 +168,4 @@ def inside(value: Any) -> Iterable[Any] | None:
         return value.values()
     if isinstance(value, (list, tuple, set, frozenset, deque)):
         return value
-    return () if isinstance(value, bytearray) else None
+    return () if isinstance(value, (bytearray, io.BytesIO)) else None

@@ -2,9 +2,10 @@
 
 A file cannot make the reader follow links to other places or files: only names that it holds itself are followed. Elements must lie in
 the file: in one run of bytes, or in as many chunks as the shape requires, uncompressed or compressed by gzip or LZF. No other filter is
-loaded. So an array takes at most about 1,100 times the bytes that the file has for it, and `opening` limits all arrays together. An error
+loaded, and none of the two twice. So an array takes at most about 1,100 times the bytes that the file has for it, but for 64 MiB of all arrays,
+and `opening` limits all arrays together. An error
 of the HDF5 library about damaged structures becomes a `CorruptCheckpointError`. Damage with which the library does not end is found before
-(`hdf5_headers`, `hdf5_reads`).
+(`hdf5_headers`, `hdf5_trees`, `hdf5_reads`).
 Source: HDF5 File Format Specification 3.0; h5py 3.14.
 """
 
@@ -33,6 +34,11 @@ _MOST_EXPANDED: Final = 1100
 """The most bytes of an array for each of its bytes in the file. gzip reaches 1,032."""
 _SMALL: Final = 1 << 20
 """The most bytes of an array to which this limit does not apply."""
+_ROOM: Final = 64 << 20
+"""The most bytes by which all such arrays together may exceed it."""
+_COMPRESSIONS: Final = (1, 32000)
+_LONGER: Final = 1 << 12
+"""The bytes by which a compressed chunk may be longer than its elements: gzip adds 5 to each 16 KiB, and a few."""
 _MOST_OBJECTS: Final = 1_000_000
 _DEEPEST: Final = 100
 _BFLOAT16: Final = "bfloat16"
@@ -88,6 +94,7 @@ class Hdf5File:
     def __init__(self, file: ReadableFile) -> None:
         self._file = file
         self._checked: set[str] = set()
+        self._room = _ROOM
         self._h5py = import_h5py(file.path)
         with self._translated():
             self._headers = Hdf5Headers(file)
@@ -267,9 +274,17 @@ class Hdf5File:
                 found=f"the filter {unknown[0]}",
                 remedy="write the file again without compression, with h5py",
             )
+        if sum(each in _COMPRESSIONS for each in filters) > 1:
+            raise UnsupportedError(
+                "a dataset of the HDF5 file is compressed more than once",
+                expected="gzip or LZF, once",
+                found=", ".join(_FILTERS[each] for each in filters),
+                remedy="write the file again without compression, with h5py",
+            )
         if layout == h5d.CHUNKED:
             chunk = math.prod(plain.get_chunk()) * spec.dtype.itemsize
-            if spec.nbytes > max(_SMALL, _MOST_EXPANDED * size) or chunk > max(_SMALL, spec.nbytes):
+            self._room -= max(0, spec.nbytes - _MOST_EXPANDED * size)
+            if spec.nbytes > max(_SMALL, _MOST_EXPANDED * size) or chunk > max(_SMALL, spec.nbytes) or self._room < 0:
                 raise UnsupportedError(
                     "a dataset would take far more memory than the file has bytes for it",
                     expected=f"at most {_MOST_EXPANDED} times {size} bytes, in chunks that are no larger",
@@ -291,19 +306,24 @@ class Hdf5File:
         return int(offset) if is_native else None
 
     def _check_chunks(self, dataset: Any, path: str) -> None:
-        """Checks where the chunks of a dataset are. With a chunk of no bytes, h5py's LZF filter does not end."""
+        """Checks where the chunks of a dataset are. With a chunk of no bytes, h5py's LZF filter does not end. A chunk that is too long may be
+        a bomb: the library decompresses all of it, whatever its elements take."""
         if path in self._checked or dataset.chunks is None:
             return
         found: list[Any] = []
         dataset.id.chunk_iter(found.append)
-        for chunk in found:
-            if not chunk.size or chunk.byte_offset + chunk.size > self._file.size:
+        elements = math.prod(dataset.chunks) * dataset.dtype.itemsize
+        longest = elements + elements // 16 + _LONGER
+        end = 0
+        for chunk in sorted(found, key=lambda each: each.byte_offset):
+            if not 0 < chunk.size <= longest or not end <= chunk.byte_offset <= self._file.size - chunk.size:
                 raise CorruptCheckpointError(
-                    "a chunk of a dataset does not lie in the HDF5 file",
+                    "a chunk of a dataset does not lie in the HDF5 file, shares bytes with another, or is longer than its elements",
                     key=path,
-                    expected="one byte or more",
-                    found=f"{chunk.size} bytes at byte {chunk.byte_offset} of {self._file.size}",
+                    expected=f"one byte or more, and at most {longest}, from byte {end} to byte {self._file.size}",
+                    found=f"{chunk.size} bytes at byte {chunk.byte_offset}",
                 )
+            end = chunk.byte_offset + chunk.size
         self._checked.add(path)
 
     @contextlib.contextmanager

@@ -17,7 +17,14 @@ opened::
     shared      := 1  u8  reserved:6  header:O  |  2  u8  header:O  |  3  2  header:O  the body, if bit 1 of the flags is set
     attribute   := version:u8  flags:u8  sizes of name, type and space:u16^3  character set:u8?  name  type  space     kind 12; versions 2 and 3
 
-The type of an attribute is shared if bit 0 of its flags is set. Integers are little-endian. Limits: the blocks of a header may have 64 MiB.
+                 | 1  reserved:u8  sizes of name, type and space:u16^3  name  type  space, each filled up to a multiple of 8 bytes
+    text        := length:u32  collection:O  index:u32                                a text of any length in an attribute, after its space
+    names       := tree:O  heap:O                                                     the body of a message of kind 17, of a group
+    layout      := 1 or 2  n:u8  2  reserved:u8^5  tree:O  ...                        the body of a message of kind 8, of a dataset in chunks
+                 | 3  2  n:u8  tree:O  ...                                            n as in `hdf5_trees`
+
+The type of an attribute is shared if bit 0 of its flags is set. Integers are little-endian. Limits: the blocks of a header may have 64 MiB. The texts
+of an attribute have no more bytes together than the file, since each is there once. `hdf5_trees` checks the trees.
 Source: HDF5 File Format Specification 3.0, sections II.A and IV.A; seen with HDF5 1.14.6.
 """
 
@@ -27,6 +34,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from milepost.errors import CorruptCheckpointError
+from milepost.foreign.hdf5_trees import OF_CHUNKS, OF_NAMES, check_tree
 from milepost.foreign.near_reads import NearReads
 from milepost.storage import ReadableFile
 
@@ -36,7 +44,13 @@ _SUPERBLOCK: Final = 96
 """The most bytes of a superblock that are looked at."""
 _MOST: Final = 64 << 20
 _NEXT_BLOCK: Final = 16
+_TYPE: Final = 3
+_LAYOUT: Final = 8
 _ATTRIBUTE: Final = 12
+_NAMES: Final = 17
+_IN_CHUNKS: Final = 2
+_OF_ANY_LENGTH: Final = 9
+"""The class of types whose values are in collections."""
 _SHARED: Final = 2
 _CHECKSUM: Final = 4
 
@@ -84,6 +98,9 @@ class Hdf5Headers:
                     header = self._shared_by(kind, flags, body)
                     if header is not None:
                         pending.append(header)
+                    if kind == _ATTRIBUTE and not flags & _SHARED:
+                        self._check_texts(each, body, header)
+                    self._check_tree(each, kind, body)
 
     def _messages(self, position: int) -> Iterator[tuple[int, int, memoryview]]:
         """The kind, the flags and the body of each message of a header."""
@@ -127,6 +144,50 @@ class Hdf5Headers:
                 else:
                     yield kind, data[at + 2], body
                 place = end
+
+    def _check_tree(self, position: int, kind: int, body: memoryview) -> None:
+        """Checks the tree that a message names, if it names one."""
+        root, width, tree = None, self.length, OF_NAMES
+        if kind == _NAMES:
+            root = _number(body, 0, self.offset)
+        elif kind == _LAYOUT and len(body) > 3:
+            tree = OF_CHUNKS
+            if body[0] in (1, 2) and body[2] == _IN_CHUNKS:
+                root, width = _number(body, 8, self.offset), 8 + 8 * body[1]
+            elif body[0] == 3 and body[1] == _IN_CHUNKS:
+                root, width = _number(body, 3, self.offset), 8 + 8 * body[2]
+        if root is not None and root != (1 << 8 * self.offset) - 1:
+            check_tree(lambda start, size: self._read(start, size, position), root, tree, width, self.offset)
+
+    def _check_texts(self, position: int, body: memoryview, header: int | None) -> None:
+        """Checks that the texts of an attribute are not a few bytes of the file very often.
+
+        Args:
+            position: The header that has the attribute.
+            body: The attribute.
+            header: The header that its type is shared with.
+        """
+        if len(body) < 8 or body[0] not in (1, 2, 3):
+            return  # the library refuses it
+        sizes = [int.from_bytes(body[place : place + 2], "little") for place in (2, 4, 6)]
+        begins, place = [], 9 if body[0] == 3 else 8
+        for size in sizes:
+            begins.append(place)
+            place += -(-size // 8) * 8 if body[0] == 1 else size
+        kinds = [body[begins[1]] if begins[1] < len(body) else 0]
+        if header is not None:
+            kinds = [shared[0] for kind, _, shared in self._messages(header) if kind == _TYPE and shared]
+        if not any(kind & 15 == _OF_ANY_LENGTH for kind in kinds):
+            return
+        width = 8 + self.offset
+        total = sum(int.from_bytes(body[at : at + 4], "little") for at in range(place, len(body) - width + 1, width))
+        if total > self._file.size:
+            raise CorruptCheckpointError(
+                f"the HDF5 file is damaged: an attribute of the object at byte {position} has more text than the file has bytes",
+                expected=f"at most {self._file.size} bytes",
+                found=f"{total} bytes",
+                remedy="copy or download the file again",
+            )
 
     def _shared_by(self, kind: int, flags: int, body: memoryview) -> int | None:
         """The position of the header that a message is shared with, if it is shared."""

@@ -89,6 +89,11 @@ class OpenFiles:
             )
         return file
 
+    def opened_bytes(self) -> int:
+        """The bytes of the data files that are open."""
+        with self._lock:
+            return sum(file.size for file in self._data.values())
+
     def hold(self) -> None:
         """Opens all data files. Errors are those of `data_file`."""
         for shard in range(self._index.shards):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from milepost.bundle import strings, variants
 from milepost.bundle.columns import Columns
@@ -20,7 +20,7 @@ from milepost.bundle.index import Index
 from milepost.bundle.mapping import map_bytes
 from milepost.bundle.memory import Array, bytes_of, new_array, object_array, scatter, swap_bytes
 from milepost.bundle.open_files import OpenFiles
-from milepost.bundle.placement import check_placement
+from milepost.bundle.placement import check_apart, check_placement
 from milepost.bundle.problems import wrong_checksum
 from milepost.bundle.slices import Box, index_of, overlaps, ranges
 from milepost.bundle.transfer import CHUNK, Span, read_chunks, read_spans
@@ -30,6 +30,9 @@ from milepost.storage import ReadableFile, Storage, anchored
 from milepost.storage.local_files import LocalFile
 from milepost.tensor import TensorSlice, TensorSpec
 from milepost.tensor.dtype import VARIANT
+
+_UNCHECKED: Final = 64 << 20
+"""The bytes that are read before it is asked whether entries claim the same ones."""
 
 
 class _Piece(NamedTuple):
@@ -58,6 +61,8 @@ class IndexedReader:
         self._index = Index(storage, prefix, index)
         self._files = OpenFiles(storage, prefix, self._index)
         self._swapped = self._index.byteorder != sys.byteorder
+        self._wanted = 0
+        self._unchecked: float = _UNCHECKED
         self.shard_paths = self._files.paths
 
     def keys(self) -> list[str]:
@@ -93,7 +98,11 @@ class IndexedReader:
         entry = self._index.decoded.get(key) or self._index.entry(key)
         if entry.slices or self._swapped or entry.dtype.is_bytes:
             return None
-        return self._files.file_of(key, entry), entry
+        file = self._files.file_of(key, entry)
+        self._wanted += entry.size
+        if self._wanted > self._unchecked:
+            self._check_apart()
+        return file, entry
 
     def stored(self, key: str, box: TensorSlice | None = None) -> tuple[ReadableFile, Entry] | None:
         """Where a tensor, or a piece of one that was saved as this box, lies as it would in memory. None if it does not.
@@ -117,6 +126,10 @@ class IndexedReader:
             # one string, such as the object graph
             return self._read_objects(key, _Piece(entry, self._files.file_of(key, entry)))
         shape, pieces = self._pieces(key, entry, box)
+        for piece in pieces:
+            self._wanted += piece.entry.size
+        if self._wanted > self._unchecked:
+            self._check_apart()
         try:
             array = new_array(entry.dtype, shape)
         except MilepostError as error:
@@ -202,6 +215,18 @@ class IndexedReader:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _check_apart(self) -> None:
+        """Checks once that no two entries claim the same bytes, if more were read than the files have. The entries of a forged index would take
+        any memory otherwise.
+
+        Raises:
+            CorruptCheckpointError: Two entries claim the same bytes.
+        """
+        self._unchecked = float(self._files.opened_bytes())
+        if self._wanted > self._unchecked:
+            check_apart(self._index, self._files.paths)
+            self._unchecked = math.inf
 
     def _pieces(self, key: str, entry: Entry, box: TensorSlice | None) -> tuple[tuple[int, ...], list[_Piece]]:
         """The shape of a box, and its pieces. A damaged file cannot make the result larger than the files."""

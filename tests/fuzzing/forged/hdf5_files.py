@@ -61,23 +61,23 @@ def bomb_of_bomb(file: Any) -> None:
         plain.set_deflate(9)
         plain.set_filter(h5py.h5z.FILTER_DEFLATE, 0, (9,))
 
-    inner = zlib.compress(zlib.compress(bytes(160 << 20), 9), 9)
+    inner = zlib.compress(zlib.compress(bytes(80 << 20), 9), 9)
     low(file, "a", (1 << 20,), prepare).id.write_direct_chunk((0,), inner)
 
 
 def bomb_of_one_chunk(file: Any) -> None:
     """A chunk that has far more bytes than the chunks of its dataset."""
     dataset = file.create_dataset("a", (1 << 16,), "u1", chunks=(1 << 16,), compression="gzip")
-    dataset.id.write_direct_chunk((0,), zlib.compress(bytes(160 << 20), 9))
+    dataset.id.write_direct_chunk((0,), zlib.compress(bytes(80 << 20), 1))
 
 
 def bomb_of_lzf(file: Any) -> None:
     dataset = file.create_dataset("a", (1 << 16,), "u1", chunks=(1 << 16,), compression="lzf")
-    dataset.id.write_direct_chunk((0,), b"\0a" + b"\xe0\xff\0" * 10_000)
+    dataset.id.write_direct_chunk((0,), b"\0a" + b"\xe0\xff\0" * 3_000)
 
 
 def bomb_of_zeros(file: Any) -> None:
-    file.create_dataset("a", data=np.zeros(16 << 20, "u1"), chunks=(1 << 20,), compression="gzip", compression_opts=9)
+    file.create_dataset("a", data=np.zeros(16 << 20, "u1"), chunks=(1 << 18,), compression="gzip")
 
 
 def names(texts: list[str]) -> Callable[[Any], None]:
@@ -132,7 +132,7 @@ def deep_chunks(data: bytearray) -> None:
 
 
 def same_chunks(file: Any) -> None:
-    file.create_dataset("a", data=np.zeros(64 << 20, "u1"), chunks=(1 << 20,), compression="gzip", compression_opts=9)
+    file.create_dataset("a", data=np.zeros(16 << 20, "u1"), chunks=(1 << 18,), compression="gzip")
 
 
 def linked_in_circle(file: Any) -> None:
@@ -187,7 +187,7 @@ def very_many_groups(file: Any) -> None:
 
 
 def chunks_of_one_byte(file: Any) -> None:
-    file.create_dataset("a", data=np.zeros(20_000, "u1"), chunks=(1,))
+    file.create_dataset("a", data=np.zeros(4_000, "u1"), chunks=(1,))
 
 
 def virtual(file: Any) -> None:

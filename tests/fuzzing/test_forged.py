@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 FORMATS = {
     "bundles": ("", 32),
     "bundles.SAVED_MODELS": ("", 32),
+    "bundles.VERSION_1": ("", 32),
     "hdf5_files": ("h5py", 1032),
 }
 """Each with the library that it needs, and how many bytes of memory a byte of a file may take: Deflate makes 1,032 of one."""

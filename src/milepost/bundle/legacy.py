@@ -25,6 +25,7 @@ from milepost.bundle.messages import SavedTensorSlices
 from milepost.bundle.problems import no_such_key
 from milepost.bundle.slices import Overlap, index_of, overlaps, parse_box, slice_key
 from milepost.coding.protobuf import parse
+from milepost.coding.snappy import MOST_FROM_BYTE
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.storage import ReadableFile, Storage
 from milepost.table import TableReader
@@ -55,6 +56,8 @@ _FIELDS: Final = {
     **dict.fromkeys(["qint8", "qint16", "qint32", "quint8", "quint16"], "int_val"),
 }
 """The field of a TensorProto for the values of each type."""
+_LEAST: Final = {"float32": 4, "float64": 8, "complex64": 8, "complex128": 16, "string": 2}
+"""The fewest bytes of a value in its field; one for all other types."""
 
 
 class _Meta(NamedTuple):
@@ -118,6 +121,7 @@ class LegacyReader:
         tensor = self._tensor(key)
         box = box or TensorSlice.whole(len(tensor.shape))
         found = self._overlaps(key, tensor, box)
+        self._check_room(key, TensorSpec(tensor.dtype, box.shape(tensor.shape)))
         array = new_array(tensor.dtype, box.shape(tensor.shape))
         for overlap in found:
             piece = self._values(key, tensor, overlap.piece)
@@ -211,6 +215,19 @@ class LegacyReader:
             return overlaps(list(tensor.pieces), box, tensor.shape)
         except CorruptCheckpointError as error:
             raise error.with_context(key=key, file=self.prefix) from None
+
+    def _check_room(self, key: str, spec: TensorSpec) -> None:
+        """Checks that the files can hold so many values, before an array is made for them."""
+        least = spec.size * _LEAST.get(spec.dtype.name, 1)
+        most = MOST_FROM_BYTE * sum(file.size for file in self._files)
+        if least > most:
+            raise CorruptCheckpointError(
+                "a tensor is too large for the file, even if it is compressed",
+                key=key,
+                file=self.prefix,
+                expected=f"at most {most} bytes",
+                found=f"at least {least} bytes for {spec}",
+            )
 
     def _values(self, key: str, tensor: _Tensor, box: TensorSlice) -> Array:
         try:

@@ -20,7 +20,7 @@ from typing import Final
 from milepost.coding import varint
 from milepost.errors import CorruptCheckpointError
 
-_MOST_FROM_BYTE: Final = 22
+MOST_FROM_BYTE: Final = 22
 """The largest output for one byte of input, rounded up. The best element, a copy of 64 bytes, takes 3 bytes."""
 
 
@@ -39,7 +39,7 @@ def decompress(data: bytes, *, limit: int) -> bytes:
         b'ababab'
     """
     length, position = varint.decode(data)
-    if length > min(limit, _MOST_FROM_BYTE * len(data), 0xFFFFFFFF):
+    if length > min(limit, MOST_FROM_BYTE * len(data), 0xFFFFFFFF):
         raise _damaged("claims to hold too much", length, f"at most {limit} bytes, from {len(data)} compressed")
     output = bytearray()
     end = len(data)

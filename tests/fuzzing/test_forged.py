@@ -14,6 +14,7 @@ from tests.systems import needs_clear_refs
 
 ROOT = Path(__file__).parents[2]
 FORMATS = {
+    "arrays": ("", 1032),
     "bundles": ("", 32),
     "bundles.SAVED_MODELS": ("", 32),
     "bundles.VERSION_1": ("", 32),

@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.bundle.memory import Array, bytes_of, swap_bytes
+from milepost.bundle.memory import Array, bytes_of, object_array, swap_bytes
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import zip_content
@@ -352,13 +352,9 @@ class NpzFile:
         form = place.form
         data = np.empty(form.nbytes, np.uint8)
         self._read(place, data)
-        if not form.dtype.itemsize:
-            return np.full(form.shape, b"", object)
-        array = data.view(form.dtype).reshape(form.shape, order="F" if form.fortran else "C")
-        texts = np.empty(form.shape, object)
-        for index, each in np.ndenumerate(array):
-            texts[index] = each.encode(errors="surrogatepass") if isinstance(each, str) else bytes(each)
-        return texts
+        found = data.view(form.dtype).tolist() if form.dtype.itemsize else [b""] * math.prod(form.shape)
+        texts = [each.encode(errors="surrogatepass") if isinstance(each, str) else each for each in found]
+        return object_array(texts, form.shape[::-1]).T if form.fortran else object_array(texts, form.shape)
 
     def _read(self, place: Place, target: Array) -> None:
         """Fills bytes with the elements as they are in the file."""

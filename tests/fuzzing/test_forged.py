@@ -19,6 +19,9 @@ FORMATS = {
     "bundles.SAVED_MODELS": ("", 32),
     "bundles.VERSION_1": ("", 32),
     "hdf5_files": ("h5py", 1032),
+    "torch_files": ("", 32),
+    "torch_files.DISTRIBUTED": ("", 32),
+    "torch_files.SAFETENSORS": ("", 32),
 }
 """Each with the library that it needs, and how many bytes of memory a byte of a file may take: Deflate makes 1,032 of one."""
 MEMORY = 64 << 20

@@ -137,7 +137,8 @@ class TorchStorages:
         """The places of tensors, and their checksums."""
         views: list[View] = [tensor.place for tensor in tensors]
         records = [self.records[view.storage.key] for view in views]
-        begin, size, crc = (np.array(column, np.int64) for column in zip(*records, strict=True))
+        columns = zip(*records, strict=True) if records else ((), (), ())
+        begin, size, crc = (np.array(column, np.int64) for column in columns)
         offset = np.array([view.offset for view in views], np.int64)
         length = np.array([tensor.spec.nbytes for tensor in tensors], np.int64)
         has_none = crc == UNKNOWN

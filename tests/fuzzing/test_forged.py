@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 FORMATS = {
     "arrays": ("", 1032),
     "bundles": ("", 32),
+    "bundles.PLAIN_STATE": ("", 32),
     "bundles.SAVED_MODELS": ("", 32),
     "bundles.VERSION_1": ("", 32),
     "hdf5_files": ("h5py", 1032),

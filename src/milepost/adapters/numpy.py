@@ -23,7 +23,7 @@ from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.omissions import Omission
 from milepost.graph.variable import as_array
-from milepost.plain_state.arrays import dtype_of, from_stored, is_mostly_padding, type_name
+from milepost.plain_state.arrays import Padding, dtype_of, from_stored, type_name
 from milepost.tensor import DType, TensorSpec
 
 _NUMBERS: Final = {dtype.numpy: dtype for dtype in DType.all() if not dtype.is_bytes}
@@ -105,12 +105,13 @@ class ArrayAdapter(Adapter):
         return obj
 
 
-def as_hinted(array: Array, hints: Mapping[str, Array]) -> Array:
+def as_hinted(array: Array, hints: Mapping[str, Array], padding: Padding) -> Array:
     """An array as it was when it was saved.
 
     Args:
         array: The saved elements.
         hints: Its hints, as `ArrayAdapter.hints_to_save` gave them.
+        padding: That of the arrays before it in the same file.
 
     Raises:
         CorruptCheckpointError: These are not the hints of an array of such elements.
@@ -120,7 +121,7 @@ def as_hinted(array: Array, hints: Mapping[str, Array]) -> Array:
         if name == _STR and array.dtype.hasobject:
             array = _decoded(array).astype(object)
         elif name:
-            array = from_stored(array, name)
+            array = from_stored(array, name, padding)
     except (MismatchError, UnicodeDecodeError):
         raise CorruptCheckpointError(
             "an array of text holds other bytes", expected="UTF-8", found=name, remedy="restore another checkpoint"
@@ -134,7 +135,7 @@ def _name_of_type(array: Array) -> str:
     if kind == "O":
         return _STR if array.size and all(type(each) is str for each in array.reshape(-1).tolist()) else ""
     if kind in _TEXT:
-        return "" if is_mostly_padding(array, array) else type_name(array.dtype)
+        return type_name(array.dtype) if Padding().fits(array.nbytes, array) else ""
     return "" if array.dtype.isnative or kind == "V" else type_name(array.dtype)
 
 

@@ -42,6 +42,7 @@ from milepost.graph.plain.values import from_saved
 from milepost.graph.renaming import renamed
 from milepost.graph.selection import selected
 from milepost.graph.trees.structure import NAMED_TUPLE, make_tuple, named_tuple_called
+from milepost.plain_state.arrays import Padding
 from milepost.plain_state.decoding import unpack
 from milepost.plain_state.part import PLAIN_PART
 from milepost.storage import Storage
@@ -107,7 +108,8 @@ def load(
         open_any(files, resolve(plain_path(path), files)) as reader,
         reporting(progress, "load", reader.prefix) as told,
     ):
-        make = partial(_array, reader, kind=_checked_kind(arrays, mapped=mapped), mapped=mapped)
+        kind = _checked_kind(arrays, mapped=mapped)
+        make = partial(_array, reader, kind=kind, mapped=mapped, padding=Padding())
         new_name = selected if selected.selects else None
         return tree_of(
             reader, new_name, lambda key, name, hints, read: make(key, name, hints), told, selected.warn_of_unused
@@ -194,8 +196,10 @@ def tree_of(
         UnsupportedError: A value needs an object that only code from the file could make.
     """
 
+    padding = Padding()
+
     def make(key: str, name: str, hints: Hints = _NO_HINTS) -> Any:
-        read = partial(_array, reader, key, name, hints, kind=_TYPES["numpy"], mapped=False)
+        read = partial(_array, reader, key, name, hints, kind=_TYPES["numpy"], mapped=False, padding=padding)
         return make_array(key, name, hints, read)
 
     if isinstance(reader, ForeignReader):
@@ -290,7 +294,9 @@ def _checked_kind(arrays: Any, *, mapped: bool) -> str:
     return _TYPES[arrays]
 
 
-def _array(reader: BundleReader, key: str, name: str, hints: Hints, *, kind: str, mapped: bool) -> Any:
+def _array(
+    reader: BundleReader, key: str, name: str, hints: Hints, *, kind: str, mapped: bool, padding: Padding
+) -> Any:
     """One tensor as an array of this kind.
 
     Args:
@@ -300,6 +306,7 @@ def _array(reader: BundleReader, key: str, name: str, hints: Hints, *, kind: str
         hints: Its hints.
         kind: The type of the array in object graphs.
         mapped: Whether to map it, if that is possible.
+        padding: That of the arrays of text before it.
     """
     spec = reader.spec(key)
     if kind != _TYPES["numpy"] and not spec.dtype.is_bytes:
@@ -323,7 +330,7 @@ def _array(reader: BundleReader, key: str, name: str, hints: Hints, *, kind: str
     array = reader.read(key) if array is None else array
     if hints and not mapped:
         try:
-            array = as_hinted(array, hints)
+            array = as_hinted(array, hints, padding)
         except MilepostError as error:
             raise error.with_context(key=key, file=reader.prefix) from None
     return array if array.ndim or not spec.dtype.is_bytes else array[()]

@@ -18,7 +18,7 @@ from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 
 _MOST_PADDING: Final = 64 << 20
-"""An array of text may take a thousand times the memory of its content, plus this many bytes."""
+"""An array of text may take a thousand times the memory of its content. All such arrays of a state may take this many bytes more."""
 _NAMED: Final = re.compile(r"[<>|=]?[biufcSUmM]\d{0,12}(\[\w{1,12}\])?")
 _TEXT: Final = "SUT"
 """The kinds of NumPy's types of bytes and text."""
@@ -26,8 +26,29 @@ _STRINGS: Final = "StringDType()"
 """The name of NumPy's type of text of any length."""
 
 
-def to_stored(array: Array) -> tuple[Array, str | None]:
+class Padding:
+    """How much of the memory of arrays of text is padding, in all such arrays of one state."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_PADDING
+
+    def fits(self, size: int, encoded: Array) -> bool:
+        """Whether an array may be made, together with those before it.
+
+        Args:
+            size: The bytes of the array.
+            encoded: Its elements as byte strings.
+        """
+        self._left -= max(0, size - 1000 * sum(map(len, encoded.reshape(-1).tolist())))
+        return self._left >= 0
+
+
+def to_stored(array: Array, padding: Padding) -> tuple[Array, str | None]:
     """Converts an array to one that files can hold, without a copy if possible.
+
+    Args:
+        array: The array.
+        padding: That of the arrays before it in the same state.
 
     Returns:
         The array, and the name of the original type, or None if the type is unchanged.
@@ -38,9 +59,9 @@ def to_stored(array: Array) -> tuple[Array, str | None]:
     dtype = array.dtype
     if dtype.kind in _TEXT:
         stored = _encoded_text(array)
-        if is_mostly_padding(array, stored):
+        if not padding.fits(array.nbytes, stored):
             raise UnsupportedError(
-                "an array of text that is mostly padding cannot be saved",
+                "arrays of text that are mostly padding cannot be saved",
                 found=f"{dtype}, shape {array.shape}",
                 remedy="use a list of str or bytes",
             )
@@ -51,19 +72,20 @@ def to_stored(array: Array) -> tuple[Array, str | None]:
     return stored, None if dtype.isnative else dtype.str
 
 
-def from_stored(stored: Array, name: str) -> Array:
+def from_stored(stored: Array, name: str, padding: Padding) -> Array:
     """Converts an array back to its original type.
 
     Args:
         stored: The array that `to_stored` returned.
         name: The name that it returned.
+        padding: That of the arrays before it in the same state.
 
     Raises:
         CorruptCheckpointError: The array cannot have had this type.
     """
     dtype = dtype_of(name)
     if dtype.kind in _TEXT and stored.dtype.hasobject:
-        return _decoded_text(stored, dtype)
+        return _decoded_text(stored, dtype, padding)
     if dtype.kind in "mM" and stored.dtype == np.int64:
         return stored.view(dtype.newbyteorder("=")).astype(dtype, copy=False)
     if dtype.newbyteorder("=") == stored.dtype:
@@ -130,24 +152,10 @@ def _encoded_text(array: Array) -> Array:
     return encoded.reshape(array.shape)
 
 
-def _decoded_text(array: Array, dtype: np.dtype[Any]) -> Array:
+def _decoded_text(array: Array, dtype: np.dtype[Any], padding: Padding) -> Array:
     items: list[Any] = array.reshape(-1).tolist()
-    if dtype.kind != "T" and _padding(dtype.itemsize * len(items), array) > _MOST_PADDING:
+    if not padding.fits(dtype.itemsize * len(items), array):
         raise CorruptCheckpointError("the stated length of an array of text is impossible", found=dtype)
     if dtype.kind != "S":
         items = [each.decode("utf-8", "surrogatepass") for each in items]
     return np.array(items, dtype).reshape(array.shape)
-
-
-def is_mostly_padding(array: Array, encoded: Array) -> bool:
-    """Whether an array of text of one length has so little text that a file which says so is taken for a forged one.
-
-    Args:
-        array: The array.
-        encoded: Its members, as bytes.
-    """
-    return array.dtype.kind != "T" and _padding(array.nbytes, encoded) > _MOST_PADDING
-
-
-def _padding(size: int, encoded: Array) -> int:
-    return size - 1000 * sum(map(len, encoded.reshape(-1).tolist()))

@@ -16,7 +16,7 @@ import numpy as np
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.graph.frameworks import import_adapters
-from milepost.plain_state.arrays import dtype_of, from_stored, shaped
+from milepost.plain_state.arrays import Padding, dtype_of, from_stored, shaped
 from milepost.plain_state.encoding import DEEPEST, FACTORIES, TEXT
 from milepost.plain_state.keys import KeyCheck
 from milepost.plain_state.kinds import kinds
@@ -77,6 +77,7 @@ class _Decoder:
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
         self._shared = Shared()
+        self._padding = Padding()
 
     def decode(self, value: Any, depth: int) -> Any:
         if isinstance(value, (list, dict)) and depth > 3 * DEEPEST:
@@ -178,7 +179,7 @@ class _Decoder:
             array = shaped([self._bytes(each) for each in value["items"]], value["shape"])
         else:
             array = self._entry(value["entry"])
-        return from_stored(array, value["as"]) if "as" in value else array
+        return from_stored(array, value["as"], self._padding) if "as" in value else array
 
     def _scalar(self, value: dict[str, Any], depth: int) -> Any:
         if value["dtype"] in ("str", "bytes"):

@@ -46,7 +46,7 @@ from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
 from milepost.graph.frameworks import import_adapters
-from milepost.plain_state.arrays import dtype_name, to_stored
+from milepost.plain_state.arrays import Padding, dtype_name, to_stored
 from milepost.plain_state.kinds import Kind, OfKind, kinds
 from milepost.plain_state.kinds import register_kind as register_kind
 from milepost.plain_state.sharing import Sharing
@@ -129,6 +129,7 @@ class _Encoder:
         self._store = store
         self._sharing = sharing
         self._open: set[int] = set()
+        self._padding = Padding()
 
     def encode(self, value: Any, path: str, depth: int) -> Any:
         kind = type(value)
@@ -252,7 +253,7 @@ class _Encoder:
                 "items": self._items(array.reshape(-1).tolist(), path, depth),
             }
         try:
-            stored, declared = to_stored(array)
+            stored, declared = to_stored(array, self._padding)
         except UnsupportedError as error:
             raise error.with_context(key=_join(self._key, path)) from None
         return {"!": "array", **({"as": declared} if declared else {}), **self._store(stored, path)}

@@ -20,6 +20,8 @@ FORMATS = {
     "bundles.SAVED_MODELS": ("", 32),
     "bundles.VERSION_1": ("", 32),
     "hdf5_files": ("h5py", 1032),
+    "jax_files": ("cramjam", 32),
+    "jax_files.ORBAX": ("orbax.checkpoint", 32),
     "torch_files": ("", 32),
     "torch_files.DISTRIBUTED": ("", 32),
     "torch_files.SAFETENSORS": ("", 32),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -261,6 +262,7 @@ class _TreeItem:
             return ""
         try:
             spec = TensorSpec(DType.of(dtype), tuple(described.shape))
+            _check_chunk(getattr(getattr(described, "storage", None), "chunk_shape", None), spec)
         except MilepostError as error:
             raise error.with_context(key="/".join(map(str, place))) from None
         stored = Stored(spec, (self, len(self._leaves)), generator=self._implementations.get(described.name, ""))
@@ -291,6 +293,22 @@ class _TreeItem:
                     item=fill(self._template, (), False), restore_args=fill(self._template, (), True)
                 ),
             )
+
+
+def _check_chunk(shape: Any, spec: TensorSpec) -> None:
+    """Refuses an array whose chunks are far larger than it: TensorStore makes a whole chunk, and would end the process if it cannot.
+
+    Args:
+        shape: The shape of a chunk, if Orbax tells it.
+        spec: The array.
+    """
+    size = math.prod(shape or ()) * spec.dtype.itemsize
+    if size > max(_LARGE, spec.nbytes):
+        raise CorruptCheckpointError(
+            "the chunks of this array are larger than the array",
+            expected=f"at most {max(_LARGE, spec.nbytes)} bytes",
+            found=f"{size} bytes, as the file .zarray or zarr.json of the array says",
+        )
 
 
 def _check_memory(spec: TensorSpec) -> None:

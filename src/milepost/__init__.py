@@ -169,9 +169,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__]
         )
-    from milepost.collector import collection_paused  # here, because `import milepost` imports no other module
+    # here, because `import milepost` imports no other module
+    from milepost.collector import collection_paused
+    from milepost.errors import importing
 
-    with collection_paused():  # an import makes many objects and no garbage
+    with importing(), collection_paused():  # an import makes many objects and no garbage
         value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
     return value
 

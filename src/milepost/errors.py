@@ -32,11 +32,13 @@ keys, paths and text from files are escaped, so that a file cannot send commands
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any, Final, NamedTuple, Self
 
@@ -45,6 +47,7 @@ from milepost.tensorflow_errors import made_again, tensorflow_kind
 _ANOTHER_CHECKPOINT = "use an intact copy or another checkpoint; milepost.latest_checkpoint() skips damaged ones"
 _FACTS = ("key", "file", "expected", "found", "remedy")
 _NAMES = ("key", "file")
+_SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _HEAP_TYPE: Final = 1 << 9
 """Of ``type.__flags__``: the class was made by a ``class`` statement."""
 
@@ -63,10 +66,15 @@ def printable(text: str, *, one_line: bool = False) -> str:
     if text.isprintable():
         return text
     kept = "" if one_line else "\n\t"
-    return "".join(
-        letter if letter.isprintable() or letter in kept else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
+    return "".join(letter if letter.isprintable() or letter in kept else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    """A character as Python writes it in text. Its own codec is a module, for which there may be no file left to open."""
+    code = ord(letter)
+    if letter in _SHORT:
+        return _SHORT[letter]
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 class MilepostError(Exception):
@@ -317,6 +325,40 @@ class AfterCommitError(StorageError):
     """
 
 
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """While a part of milepost is imported that is first used here. The system may refuse to open its file, or to list a directory.
+
+    Raises:
+        StorageError: The system has refused it.
+    """
+    try:
+        yield
+    except MilepostError:
+        raise
+    except (ImportError, OSError) as error:
+        code = error.errno if isinstance(error, OSError) else None
+        raise StorageError(
+            "cannot import a part of milepost that is first used here" + (f": {os.strerror(code)}" if code else ""),
+            errno=code,
+            found=f"{type(error).__name__}: {error}",
+            remedy="close files that are no longer needed, or raise the limit of open files (ulimit -n); "
+            "if milepost is damaged, install it again",
+        ) from error
+
+
+def import_if_possible(name: str) -> Any:
+    """A module that only makes a message better; None if the system refuses to open its file, or does not list where it is.
+
+    Args:
+        name: The module.
+    """
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError):
+        return None
+
+
 class MilepostWarning(UserWarning):
     """Base of all warnings that milepost issues."""
 
@@ -384,8 +426,9 @@ def warn(message: str, category: type[MilepostWarning] = MilepostWarning, place:
 @functools.cache
 def _installed() -> tuple[str, ...]:
     """The directories of Python's library and of installed libraries."""
-    import sysconfig  # only restores and warnings need it
-
+    sysconfig = import_if_possible("sysconfig")  # only restores and warnings need it
+    if sysconfig is None:
+        return (os.path.dirname(os.__file__) + os.sep,)
     return tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 

@@ -18,7 +18,7 @@ import os
 import re
 from typing import Final, NamedTuple
 
-from milepost.errors import CheckpointNotFoundError
+from milepost.errors import CheckpointNotFoundError, import_if_possible
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
 from milepost.storage.paths import plain_path
@@ -241,8 +241,9 @@ def _not_found(storage: Storage, prefix: str) -> CheckpointNotFoundError:
 
 def _alike(storage: Storage, directory: str, name: str, prefixes: list[str]) -> list[str]:
     """The paths of what a directory holds under similar names. Of checkpoints they are the prefixes."""
-    import difflib  # only errors need it
-
+    difflib = import_if_possible("difflib")  # only errors need it
+    if difflib is None:
+        return []
     names = [os.path.basename(prefix) for prefix in prefixes]
     names += [
         other

@@ -14,7 +14,7 @@ from typing import Final
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.names import index_path, locate
 from milepost.bundle.reader import IndexedReader
-from milepost.errors import MilepostError, StorageError
+from milepost.errors import MilepostError, StorageError, importing
 from milepost.storage import Storage
 from milepost.storage.paths import plain_path
 
@@ -41,7 +41,8 @@ def open_bundle(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReade
         return IndexedReader(storage, prefix, index_path(prefix))
     location = locate(storage, prefix)
     if location.version == 1:
-        from milepost.bundle.legacy import LegacyReader  # few checkpoints are so old
+        with importing():
+            from milepost.bundle.legacy import LegacyReader  # few checkpoints are so old
 
         return LegacyReader(storage, location.prefix, location.files)
     return IndexedReader(storage, location.prefix, location.files[0])

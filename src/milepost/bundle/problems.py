@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from milepost.coding.crc32c import mask
-from milepost.errors import CorruptCheckpointError, KeyNotFoundError
+from milepost.errors import CorruptCheckpointError, KeyNotFoundError, import_if_possible
 
 _MOST_COMPARED: Final = 5000
 """The largest number of keys to compare with a wrong one. More would make the error take seconds."""
@@ -34,8 +34,9 @@ def no_such_key(key: object, keys: Sequence[str], file: str) -> KeyNotFoundError
 
 def _alike(key: str, keys: Sequence[str]) -> list[str]:
     """The keys of objects whose paths are similar to that of a wrong key, or keys below such a path."""
-    import difflib  # only errors need it
-
+    difflib = import_if_possible("difflib")  # only errors need it
+    if difflib is None:
+        return []
     wanted = key.partition(_ATTRIBUTES)[0]
     paths: dict[str, str] = {}
     for other in keys:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 
+from milepost.errors import importing
+
 
 def blake2b(parts: Iterable[bytes], size: int) -> str:
     """The BLAKE2b digest of bytes that follow one another, in hexadecimal digits.
@@ -21,7 +23,9 @@ def blake2b(parts: Iterable[bytes], size: int) -> str:
         >>> blake2b([b"in", b"dex"], 8)
         '590407b549d6e3b4'
     """
-    digest = importlib.import_module("hashlib").blake2b(digest_size=size)
+    with importing():
+        hashlib = importlib.import_module("hashlib")
+    digest = hashlib.blake2b(digest_size=size)
     for part in parts:
         digest.update(part)
     return str(digest.hexdigest())

@@ -8,7 +8,7 @@ from typing import Final
 
 from milepost.bundle import index_path
 from milepost.collector import collection_paused
-from milepost.errors import CorruptCheckpointError, UnsupportedError
+from milepost.errors import CorruptCheckpointError, UnsupportedError, importing
 from milepost.foreign import orbax, orbax_layout
 from milepost.foreign.model_directories import is_index, model_in, models_alone_in
 from milepost.foreign.reader import ForeignReader
@@ -79,11 +79,13 @@ def _check_sharing(storage: Storage, reader: ForeignReader) -> None:
 
 def _open_file(storage: Storage, path: str) -> ForeignFile | None:
     if is_index(path):
-        from milepost.foreign import shards
+        with importing():
+            from milepost.foreign import shards
 
         return shards.ShardedModel(storage.open(path), lambda shard: _open_shard(storage, shard))
     if path.endswith(_KERAS_INDEX):
-        from milepost.foreign import keras_shards
+        with importing():
+            from milepost.foreign import keras_shards
 
         return keras_shards.KerasShards(storage.open(path), storage.open)
     return _open_shard(storage, path)
@@ -91,17 +93,18 @@ def _open_file(storage: Storage, path: str) -> ForeignFile | None:
 
 def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
     # Every program imports this module, and few open such files.
-    from milepost.foreign import (
-        flax_files,
-        keras_files,
-        kinds,
-        npz_files,
-        safetensors,
-        torch_archive,
-        torch_distributed,
-        torch_legacy,
-        zip_directory,
-    )
+    with importing():
+        from milepost.foreign import (
+            flax_files,
+            keras_files,
+            kinds,
+            npz_files,
+            safetensors,
+            torch_archive,
+            torch_distributed,
+            torch_legacy,
+            zip_directory,
+        )
 
     torch_distributed.refuse(path)
     file = storage.open(path)
@@ -135,7 +138,8 @@ def _open_directory(storage: Storage, path: str) -> ForeignFile | None:
     if kind is _Directory.MODEL:
         return _open_file(storage, found)
     if kind is _Directory.DISTRIBUTED:
-        from milepost.foreign import torch_distributed
+        with importing():
+            from milepost.foreign import torch_distributed
 
         return torch_distributed.DistributedDirectory(storage, path)
     if kind is _Directory.ORBAX:
@@ -218,7 +222,8 @@ def _kind_of(storage: Storage, path: str) -> tuple[_Directory, str]:
 
 
 def _is_distributed(storage: Storage, path: str) -> bool:
-    from milepost.foreign import torch_distributed
+    with importing():
+        from milepost.foreign import torch_distributed
 
     return storage.is_directory(path) and torch_distributed.looks_like(storage, path)
 

@@ -178,11 +178,11 @@ def scale(file: Any) -> None:
 
 def dense_names(file: Any) -> None:
     file["a/k"] = np.arange(3.0)
-    file.attrs["layer_names"] = np.array([b"x" * 100_000] * 200)
+    file.attrs["layer_names"] = np.array([b"x" * 100_000] * 40)
 
 
 def very_many_groups(file: Any) -> None:
-    for number in range(500):
+    for number in range(150):
         file.create_group(f"g{number}")
 
 

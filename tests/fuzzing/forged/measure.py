@@ -102,6 +102,8 @@ def run(name: str, directory: Path, only: str = "") -> None:
     for _, act in uses(warm, directory):
         found = outcome(act)
         assert not found.startswith("FOREIGN"), found
+    gc.collect()
+    gc.freeze()  # so that later collections take little time
     resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + SPACE,) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
     for each, path in made.items():

@@ -108,7 +108,6 @@ OBJECTS = {
     "masked": np.ma.array([1, 2], mask=[False, True]),
     "text scalar": np.str_("a"),
     "date": np.datetime64("2020-01-01"),
-    "long double": np.ones(2, np.longdouble),
     "element type": np.dtype("f4"),
     "generator": np.random.default_rng(0),
     "random state": np.random.RandomState(0),
@@ -485,7 +484,7 @@ def test_a_level_that_is_matched_is_said_to_be(tmp_path):
 class TestStreams:
     """`io.BytesIO` in files of PyTorch, such as the extra state of layers in float8."""
 
-    class Scaled(nn.Module):
+    class Scaled(nn.Module):  # type: ignore[name-defined]
         def __init__(self, scale):
             super().__init__()
             self.w = nn.Parameter(torch.ones(2))

@@ -24,6 +24,7 @@ from milepost.errors import (
     StorageError,
     UnrestoredWarning,
     UnsupportedError,
+    importing,
     printable,
     warn,
 )
@@ -395,7 +396,8 @@ def resolve(path: PathLike, storage: Storage, verify: Verification = "checksums"
     if not storage.is_directory(path) or storage.is_file(path + ".index"):
         return path
     # Most paths are those of checkpoints, and the import takes milliseconds.
-    from milepost.foreign import is_foreign_directory, is_item_of_orbax
+    with importing():
+        from milepost.foreign import is_foreign_directory, is_item_of_orbax
 
     if is_item_of_orbax(storage, path):
         return path

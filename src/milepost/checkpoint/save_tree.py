@@ -7,6 +7,7 @@ that paths cannot name, such as a dict with numbers as keys or a set, is saved a
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Final
@@ -30,7 +31,7 @@ ATTRIBUTES: Final = "__dict__"
 """The name under which the attributes of an `OrderedDict` are saved, such as the versions in the state of a module of PyTorch."""
 SINGLE: Final = ".value"
 """The name of a tree that is not a dict or list."""
-_PACKED: Final = (set, frozenset, deque, Counter, defaultdict, bytearray)
+_PACKED: Final = (set, frozenset, deque, Counter, defaultdict, bytearray, io.BytesIO)
 _DICTS: Final = (dict, OrderedDict, DictWrapper, OrderedDictWrapper)
 _DEEPEST: Final = 100
 

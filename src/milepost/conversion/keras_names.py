@@ -15,7 +15,7 @@ from milepost.checkpoint.checkpoint import Checkpoint, view_of
 from milepost.engine.load import matched_values
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.translation import Translation
-from milepost.errors import MismatchError, UnsupportedError
+from milepost.errors import MismatchError, UnsupportedError, importing
 from milepost.graph.adapter import adapter_during
 from milepost.graph.contract.operation import Operation
 from milepost.graph.traversal import live_children
@@ -44,7 +44,8 @@ def names_by_key(
         UnsupportedError: There is no model of Keras 3 or more than one, it is not built, or the file has no object graph.
     """
     model = _model_of(checkpoint)
-    from milepost.adapters.keras.own_files import variables_by_path
+    with importing():
+        from milepost.adapters.keras.own_files import variables_by_path
 
     if all(name.startswith(_OPTIMIZER) for name in variables_by_path(model)):
         raise UnsupportedError(

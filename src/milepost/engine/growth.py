@@ -32,6 +32,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.engine.saved_arrays import SavedArrays
 from milepost.engine.undo import Undo
+from milepost.errors import UnsupportedError
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, append, hold_state, put, remove
 from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import Node
@@ -43,6 +44,9 @@ from milepost.graph.trees.structure import is_tuple, make_tuple, named_tuple_cal
 _CONTAINERS: Final = {"list": ListWrapper, "dict": DictWrapper, "OrderedDict": OrderedDictWrapper}
 _DEEPEST: Final = 100
 """The most levels of tuples in tuples. Deeper ones, which only a damaged graph has, are not made."""
+_MOST_TIMES: Final = 4
+_MOST_MORE: Final = 1 << 16
+"""A restore makes so many placeholders for each saved object, plus these. Tuples in tuples can be in more places than a file has bytes."""
 _ABSENT: Final = object()
 _NONE: Final = TYPE_NAMES[type(None)]
 
@@ -86,6 +90,7 @@ class Growth:
         self.cuts: list[tuple[ListWrapper, int]] = []
         self._lengths: dict[int, int] = {}
         self._made: dict[int, Any] = {}
+        self._placeholders = 0
 
     def child(self, holder: Any, parent: int, name: str, live: Any, node: int) -> Any:
         """The live object for a saved child.
@@ -251,6 +256,13 @@ class Growth:
         A container of arrays that never change has its members from the beginning, because it cannot get them later.
         """
         python = self._types[node]
+        self._placeholders += 1
+        if self._placeholders > _MOST_TIMES * len(self._nodes) + _MOST_MORE:
+            raise UnsupportedError(
+                "the tuples of this checkpoint are in so many places that they are not made",
+                expected=f"at most {_MOST_TIMES} places for each object, and {_MOST_MORE} more",
+                remedy="load the checkpoint with milepost.load(), which makes each tuple once",
+            )
         if node in self._arrays:
             array = self._arrays.new(node)
             return _ABSENT if array is None else array

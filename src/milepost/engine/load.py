@@ -38,6 +38,7 @@ from milepost.errors import (
     UnrestoredWarning,
     UnsupportedError,
     UntrackableError,
+    importing,
     warn,
 )
 from milepost.graph.contract.operation import Operation
@@ -100,7 +101,8 @@ def open_any(storage: Storage, path: str) -> BundleReader:
     check_not_empty(path)
     if not storage.is_file(index_path(path)):
         path = checkpoint_of(storage, path)
-        from milepost.foreign import open_foreign  # takes milliseconds, and most checkpoints have an index
+        with importing():
+            from milepost.foreign import open_foreign  # takes milliseconds, and most checkpoints have an index
 
         foreign = open_foreign(storage, path)
         if foreign is not None:
@@ -112,7 +114,8 @@ def is_foreign(reader: BundleReader) -> TypeGuard[ForeignReader]:
     """Whether an open checkpoint is a file or directory of another library."""
     if isinstance(reader, IndexedReader):
         return False
-    from milepost.foreign import ForeignReader  # as above
+    with importing():
+        from milepost.foreign import ForeignReader  # as above
 
     return isinstance(reader, ForeignReader)
 
@@ -364,7 +367,8 @@ def _prepared_foreign(
     reader: ForeignReader, view: View, options: CheckpointOptions, rounds: Rounds | None, translation: Translation
 ) -> _Prepared:
     # Few programs restore such files, and the import takes milliseconds.
-    from milepost.engine.foreign_restore import foreign_restoration, names_compared
+    with importing():
+        from milepost.engine.foreign_restore import foreign_restoration, names_compared
 
     operation = view()
     live = walk(operation, slots=False)

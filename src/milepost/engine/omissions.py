@@ -11,7 +11,7 @@ from typing import Final
 
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome
-from milepost.errors import UntrackableError, UntrackedWarning, warn
+from milepost.errors import UntrackableError, UntrackedWarning, import_if_possible, warn
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.omissions import Omitted
 
@@ -66,11 +66,10 @@ def warn_of_unknown_paths(live: LiveGraph, options: CheckpointOptions) -> None:
     allowed = {path for path in options.allow_unsaved or () if path}
     if not allowed:
         return
-    from difflib import get_close_matches  # only errors and warnings need it
-
+    difflib = import_if_possible("difflib")  # only errors and warnings need it
     known = {*live.paths, *(omitted.path for omitted in live.omissions)}
     for path in sorted(allowed - known):
-        near = get_close_matches(path, known, 1) if len(known) <= _MOST_COMPARED else []
+        near = difflib.get_close_matches(path, known, 1) if difflib and len(known) <= _MOST_COMPARED else []
         warn(
             f"allow_unsaved names {path!r}, but no object has this path; "
             + (f"did you mean {near[0]!r}?" if near else "correct the path, or leave it out of allow_unsaved")

@@ -25,7 +25,7 @@ from milepost.engine.snapshot import SnapshotMemory
 from milepost.engine.state_file import STATE_FILE
 from milepost.engine.together.find import rounds_of
 from milepost.engine.turns import SAVE, Turn
-from milepost.errors import AfterCommitError, MilepostError, StorageError
+from milepost.errors import AfterCommitError, MilepostError, StorageError, importing
 from milepost.graph.adapter import Array
 from milepost.graph.contract.operation import Operation
 from milepost.storage import Storage, anchored
@@ -96,7 +96,8 @@ class Save:
         if self._rounds is None:
             self._plan, self._arrays = plan_save(operation, self.options)
         else:
-            from milepost.engine.together.plan import plan_share  # a process that saves alone needs none
+            with importing():
+                from milepost.engine.together.plan import plan_share  # a process that saves alone needs none
 
             member = Member(self._rounds.rank, self._rounds.size)
             state = read_state(operation, self.options, member)
@@ -145,8 +146,9 @@ class Save:
 
     def _commit_together(self, rounds: Rounds) -> list[Exception]:
         """Commits, and tells all processes the outcome."""
-        from milepost.engine.together.problems import facts_of  # as in read()
-        from milepost.engine.together.rounds import Message
+        with importing():
+            from milepost.engine.together.problems import facts_of  # as in read()
+            from milepost.engine.together.rounds import Message
 
         problems: list[Exception] = []
         try:
@@ -162,8 +164,9 @@ class Save:
         return problems
 
     def _commit_as_other(self, rounds: Rounds) -> list[Exception]:
-        from milepost.engine.together.plan import SharePlan  # as in read()
-        from milepost.engine.together.save import divide_share, save_as_other
+        with importing():
+            from milepost.engine.together.plan import SharePlan  # as in read()
+            from milepost.engine.together.save import divide_share, save_as_other
 
         try:
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
@@ -187,8 +190,9 @@ class Save:
     def _write(self, before_commit: BeforeCommit | None = None) -> None:
         """Writes and commits the files."""
         if self._rounds is not None:
-            from milepost.engine.together.plan import SharePlan  # as in read()
-            from milepost.engine.together.save import divide_share, save_as_first
+            with importing():
+                from milepost.engine.together.plan import SharePlan  # as in read()
+                from milepost.engine.together.save import divide_share, save_as_first
 
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
             given = self._arrays, self.storage, self.prefix, self.options

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
-from milepost.errors import UnrestoredWarning, warn
+from milepost.errors import UnrestoredWarning, import_if_possible, warn
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, names_of
 
 _MOST_COMPARED: Final = 5000
@@ -186,9 +186,10 @@ def _nearest(text: str, names: Iterable[str]) -> str:
             known.setdefault("".join(parts[:end]).replace(".", "/"), "".join(parts[:end]))
         if len(known) > _MOST_COMPARED:
             return ""
-    from difflib import get_close_matches  # only warnings need it
-
-    near = get_close_matches(text.replace(".", "/"), known, _MOST_LISTED)
+    difflib = import_if_possible("difflib")  # only warnings need it
+    if difflib is None:
+        return ""
+    near = difflib.get_close_matches(text.replace(".", "/"), known, _MOST_LISTED)
     return f"did you mean {' or '.join(repr(known[each]) for each in near)}?" if near else ""
 
 

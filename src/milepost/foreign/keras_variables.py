@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle.memory import Array
-from milepost.errors import MismatchError, UnsupportedError
+from milepost.errors import MismatchError, UnsupportedError, importing
 from milepost.foreign.items import Item
 from milepost.foreign.keras_files import KerasFile
 from milepost.foreign.stored import Stored
@@ -49,7 +49,8 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
         )
     if not is_3:
         return None
-    from milepost.adapters.keras import own_files
+    with importing():
+        from milepost.adapters.keras import own_files
 
     if not own_files.is_saveable(obj):
         return None
@@ -96,7 +97,8 @@ def lookups_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any]:
     """The live layers that take the vocabularies below an item, by their paths from there. The object is one of Keras 3."""
     if not file.vocabularies:
         return {}
-    from milepost.adapters.keras import own_files
+    with importing():
+        from milepost.adapters.keras import own_files
 
     above = f"{item.key}/" if item.key else ""
     return own_files.lookups_called(

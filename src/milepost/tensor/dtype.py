@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 import ml_dtypes
 import numpy as np
 
-from milepost.errors import UnsupportedError
+from milepost.errors import UnsupportedError, import_if_possible
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, weakref_slot=True)
@@ -99,9 +99,8 @@ class DType:
         try:
             dtype = found if isinstance(found, np.dtype) else np.dtype(found)  # type: ignore[call-overload]
         except TypeError:
-            import difflib  # only this error needs it
-
-            near = difflib.get_close_matches(value, _BY_NAME, 1) if isinstance(value, str) else []
+            difflib = import_if_possible("difflib")  # only this error needs it
+            near = difflib.get_close_matches(value, _BY_NAME, 1) if difflib and isinstance(value, str) else []
             raise UnsupportedError(
                 "not an element type",
                 found=repr(value),

@@ -30,11 +30,6 @@ def dtype_of(dtype: torch.dtype) -> DType:
     return DType.of(str(dtype).removeprefix("torch."))
 
 
-def _is_in_numpy(dtype: DType) -> bool:
-    """Whether NumPy itself has the type, so that PyTorch hands over an array of it."""
-    return dtype.numpy.isbuiltin == _BUILT_IN
-
-
 def as_array(tensor: torch.Tensor) -> Array:
     """The value of a tensor. The array shares the tensor's memory if that is on the CPU and NumPy has its layout."""
     must_have_memory(tensor)
@@ -44,7 +39,7 @@ def as_array(tensor: torch.Tensor) -> Array:
 def _array_of(tensor: torch.Tensor) -> Array:
     """The value of a tensor on the CPU that is neither conjugated nor negated lazily, and that requires no gradient."""
     dtype = dtype_of(tensor.dtype)
-    if _is_in_numpy(dtype):
+    if dtype.numpy.isbuiltin == _BUILT_IN:
         array: Array = tensor.numpy()
         return array
     if not tensor.numel():
@@ -97,7 +92,7 @@ def as_tensor(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
     if not array.size:
         return torch.empty(array.shape, dtype=dtype, device="cpu")
     array = np.require(array, requirements=["C", "W"])
-    if _is_in_numpy(dtype_of(dtype)):
+    if dtype_of(dtype).numpy.isbuiltin == _BUILT_IN:
         return torch.from_numpy(array)
     flat = torch.from_numpy(array.reshape(-1).view(np.uint8))
     return flat.view(dtype).reshape(array.shape)

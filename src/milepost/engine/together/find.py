@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from milepost.adapters.coordinators import found_coordinator
 from milepost.coordination import Coordinator
 from milepost.engine.options import CheckpointOptions
+from milepost.errors import importing
 from milepost.storage import MemoryStorage
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
     coordinator = _coordinator(options)
     if coordinator is None:
         return None
-    from milepost.engine.together.rounds import Rounds, session_of  # a process that is alone needs none
+    with importing():
+        from milepost.engine.together.rounds import Rounds, session_of  # a process that is alone needs none
 
     rounds = Rounds(session_of(coordinator), what, options.process_timeout)
     rounds.meet()
@@ -58,7 +60,8 @@ def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], De
     rounds = rounds_of(options, what)
     if rounds is None:
         return decide()
-    from milepost.engine.together.rounds import Message  # as above
+    with importing():
+        from milepost.engine.together.rounds import Message  # as above
 
     try:
         decision = rounds.exchange(Message({}), lambda _: Message({"decision": decide()}))

@@ -372,3 +372,19 @@ def test_a_child_may_have_the_name_of_the_method():
 def test_a_checkpoint_has_no_state_of_its_own_that_is_not_saved(tmp_path, recwarn):
     milepost.Checkpoint(inner=milepost.Checkpoint(v=milepost.Variable(1.0))).write(tmp_path / "ckpt")
     assert [str(each.message) for each in recwarn] == []
+
+
+def test_tensors_of_tensorflow_are_saved_as_arrays(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    tree = {"a": tf.constant([1.5, 2.0]), "b": [tf.constant(b"text"), tf.cast(tf.constant([1.0]), tf.bfloat16)]}
+    loaded = milepost.load(milepost.save(tmp_path / "tree", tree))
+    assert loaded["a"].tolist() == [1.5, 2]
+    assert loaded["b"][0] == b"text"
+    assert loaded["b"][1].dtype.name == "bfloat16"
+
+
+@pytest.mark.parametrize("kind", [np.longlong, np.ulonglong, np.intc, np.int64])
+def test_scalars_of_all_integers_of_c_stay_in_their_lists(tmp_path, kind):
+    loaded = milepost.load(milepost.save(tmp_path / "tree", {"a": [kind(3)], "b": (kind(3),)}))
+    assert loaded == {"a": [3], "b": (3,)}
+    assert loaded["a"][0].dtype == np.dtype(kind)

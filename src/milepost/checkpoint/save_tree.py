@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Final
 
@@ -136,6 +137,8 @@ class _Preparation:
                 kind, [self.prepared(each, f"{path}/{number}".lstrip("/"), depth) for number, each in enumerate(value)]
             )
         adapter = adapter_of(value)
+        if adapter is None and _is_of_tensorflow(value):
+            return np.asarray(value.numpy())
         if adapter is None:
             raise UntrackableError(
                 "this value cannot be saved in a tree",
@@ -150,3 +153,9 @@ class _Preparation:
         if len(values) != 1 or values[0].name != VARIABLE_VALUE:
             return value
         return np.asarray(values[0].read())
+
+
+def _is_of_tensorflow(value: Any) -> bool:
+    """Whether this is a tensor of TensorFlow that has elements."""
+    tensorflow: Any = sys.modules.get("tensorflow")
+    return tensorflow is not None and isinstance(value, tensorflow.Tensor) and hasattr(value, "numpy")

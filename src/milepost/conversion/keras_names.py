@@ -45,14 +45,19 @@ def names_by_key(
     """
     model = _model_of(checkpoint)
     with importing():
-        from milepost.adapters.keras.own_files import variables_by_path
+        from milepost.adapters.keras.own_files import unbuilt_layer, variables_by_path
 
     if all(name.startswith(_OPTIMIZER) for name in variables_by_path(model)):
+        is_built = unbuilt_layer(model) is None
         raise UnsupportedError(
-            "the model has no variables yet, so Keras has no names for them",
+            "the model has no variables"
+            if is_built
+            else "the model has no variables yet, so Keras has no names for them",
             key=type(model).__name__,
             file=path,
-            remedy="build the model before it is returned, for example by calling it on one batch",
+            remedy="pass the model whose values are in the checkpoint: this one has layers without variables only"
+            if is_built
+            else "build the model before it is returned, for example by calling it on one batch",
         )
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:

@@ -262,7 +262,7 @@ class Restoration(MatchedRestore):
         try:
             if isinstance(self.reader, CastingReader):
                 cast(self.reader, match.takes, self._translated.translation)
-            holders = match.holders()
+            holders = match.holders() if match.copies else list(match.bindings.values())
             size = check_reshaped(
                 operation, self.reader, match.takes, holders, self._translated.translation, self.graph
             )

@@ -57,6 +57,8 @@ _OF_LETTER: Final[dict[str, Callable[[Any], Any]]] = {"b": bool, "i": int, "u": 
 """The types of plain numbers, by NumPy's letter for their element types."""
 TYPE_NAMES: Final[dict[type, str]] = {
     **{kind: kind.__name__ for kind in (bool, int, float, complex, str, bytes, type(None))},
+    # on some systems, types of their own beside those of so many bits
+    **{kind: f"numpy.{np.dtype(kind).name}" for kind in (np.longlong, np.ulonglong)},
     **{kind: name for name, kind in _OF_NUMPY.items()},
 }
 """The exact types, with their names in the object graph. Subclasses are left out, because they may hold more."""

@@ -104,7 +104,7 @@ def test_the_remedy_for_objects_loads_them(tmp_path):
     ("array", "kind"),
     [
         (np.zeros(2, "V0"), "|V0"),
-        (np.zeros(2, [("x", "V0")]), "[('x', '|V0')]"),
+        (np.zeros(2, [("x", "V0")]), "[('x', 'V')]"),
     ],
 )
 def test_arrays_of_other_types_are_named_and_the_rest_is_read(tmp_path, array, kind):

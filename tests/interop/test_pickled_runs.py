@@ -197,7 +197,7 @@ def opened(path):
         return type(error), error.problem, error.expected, error.found
     try:
         values = {
-            group: {name: (each.spec, each.local, each.place) if isinstance(each, Stored) else shown(each)
+            group: {name: (each.spec, each.place) if isinstance(each, Stored) else shown(each)
                     for name, each in members.items()}
             for group, members in archive.tree.items()
         }  # fmt: skip

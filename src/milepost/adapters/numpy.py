@@ -68,7 +68,7 @@ class ArrayAdapter(Adapter):
         try:
             dtype = DType.of(obj.dtype)
         except UnsupportedError:
-            return Omission(f"files cannot hold an array of {obj.dtype}", "hold its elements as numbers, text or bytes")
+            return Omission(f"files cannot hold an array of {obj.dtype}")
         if dtype.is_bytes and not all(isinstance(each, (bytes, str)) for each in obj.reshape(-1).tolist()):
             return Omission("an array of objects that are not all text or bytes")
         return None
@@ -167,7 +167,7 @@ class ScalarAdapter(Adapter):
         try:
             DType.of(obj.dtype)
         except UnsupportedError:
-            return Omission(f"files cannot hold a scalar of {obj.dtype}", "hold it as numbers, text or bytes")
+            return Omission(f"files cannot hold a scalar of {obj.dtype}")
         return None
 
     def values(self, obj: np.generic) -> Sequence[Value]:

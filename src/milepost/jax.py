@@ -74,6 +74,7 @@ def restore(
     ignore: _Names = (),
     only: _Names | None = None,
     cast: bool | _Names = False,
+    skip_mismatch: bool = False,
 ) -> tuple[_TreeT, LoadStatus]:
     """Makes a new tree with saved values.
 
@@ -88,6 +89,7 @@ def restore(
         ignore: As for `milepost.Checkpoint.restore`.
         only: As for `milepost.Checkpoint.restore`.
         cast: As for `milepost.Checkpoint.restore`.
+        skip_mismatch: As for `milepost.Checkpoint.restore`.
 
     Returns:
         The new tree, of the type of the given one, and a status with assertions and a full report.
@@ -110,5 +112,5 @@ def restore(
     checkpoint.hold(tree, own=True)
     counts = _is_of_series(_plain_path(path), _storage_of(options))
     read = checkpoint.restore if counts else checkpoint.read
-    status = read(path, options, rename=rename, ignore=ignore, only=only, cast=cast)
+    status = read(path, options, rename=rename, ignore=ignore, only=only, cast=cast, skip_mismatch=skip_mismatch)
     return checkpoint.release(status), status

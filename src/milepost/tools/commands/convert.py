@@ -96,8 +96,23 @@ def add(commands: Any) -> None:
         metavar="SIZE",
         help="write files of at most this size, such as 5GB: for safetensors and torch with an index, and for checkpoints",
     )
+    command.add_argument(
+        "--metadata",
+        metavar="NAME=TEXT",
+        action="append",
+        type=_entry,
+        default=[],
+        help="write this into the metadata of safetensors files; that of a safetensors file that is read is kept; may be repeated",
+    )
     add_overwrite(command, "TARGET")
     add_json(command)
+
+
+def _entry(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=TEXT, found {text!r}")
+    return name, value
 
 
 def _bytes(text: str) -> int:
@@ -118,6 +133,8 @@ def run(options: argparse.Namespace) -> int:
         options.usage_error(str(for_command(error)))
     if options.max_shard_size is not None and form in WRITERS and not WRITERS[form].divides:
         options.usage_error(f"--max-shard-size is not for {form}")
+    if options.metadata and (form not in WRITERS or not WRITERS[form].describes):
+        options.usage_error(f"--metadata is not for {form}")
     if form == CHECKPOINT and (options.dtype is not None or options.dots):
         options.usage_error(
             f"--as and --dots are not for checkpoints of milepost, and {shown(options.target)} is to be the prefix of one: leave them out, "
@@ -164,6 +181,7 @@ def _done(options: argparse.Namespace, form: str, live: Checkpoint | None, unuse
             overwrite=options.overwrite,
             partial=True,
             names=names,
+            metadata=dict(options.metadata) or None,
         )
         return converted(reader, wanted, told)
 

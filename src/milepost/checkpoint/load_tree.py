@@ -30,10 +30,11 @@ from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.foreign.items import walked
-from milepost.foreign.rebuilt import refusal
+from milepost.foreign.rebuilt import METADATA, refusal
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import strides_of
 from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, values_of
+from milepost.graph.all_names import version_of
 from milepost.graph.hints import decode
 from milepost.graph.keys import VARIABLE_VALUE, unescape
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
@@ -101,7 +102,25 @@ def load(
         >>> milepost.load(path, only="epoch")
         {'epoch': 3}
     """
-    selected = _Selected(rename, ignore, only)
+    return _loaded(path, arrays, mapped, _Selected(rename, ignore, only), storage, progress, {})
+
+
+def _loaded(
+    path: PathLike,
+    arrays: Arrays,
+    mapped: bool,
+    selected: _Selected,
+    storage: Storage | None,
+    progress: bool | Callable[[Progress], Any],
+    versions: dict[int, int],
+) -> Any:
+    """What `load` returns.
+
+    Args:
+        versions: Gets the versions of modules, by the identities of the dicts that they have become.
+
+    The other arguments are those of `load`.
+    """
     files = checked(storage)
     check_progress(progress)
     with (
@@ -112,7 +131,7 @@ def load(
         make = partial(_array, reader, kind=kind, mapped=mapped, padding=Padding())
         new_name = selected if selected.selects else None
         return tree_of(
-            reader, new_name, lambda key, name, hints, read: make(key, name, hints), told, selected.warn_of_unused
+            reader, new_name, lambda key, name, hints, read: make(key, hints), told, selected.warn_of_unused, versions
         )
 
 
@@ -127,6 +146,10 @@ class NewName(Protocol):
 
     def __call__(self, name: str, *, dotted: bool = False) -> str | None: ...
 
+    @property
+    def knows_others(self) -> bool:
+        """Whether it has new names for the other names of objects, too."""
+
     def takes(self, path: str) -> bool:
         """Whether a saved value or slot variable is not left out, by its path."""
 
@@ -140,6 +163,7 @@ class _Selected:
     def __init__(self, rename: Rename, ignore: Names, only: Names | None) -> None:
         self._renaming, self._selection = Translation(rename), Translation(ignore=ignore, only=only)
         self.selects = self._renaming.renames or self._selection.renames
+        self.knows_others = not callable(rename)
 
     def __call__(self, name: str, *, dotted: bool = False) -> str | None:
         is_left_out = not self.takes(name)
@@ -181,6 +205,7 @@ def tree_of(
     make_array: MakeArray,
     told: Reporter | None = None,
     all_named: Callable[..., object] = _no_warning,
+    versions: dict[int, int] | None = None,
 ) -> Any:
     """The contents of an open checkpoint as a tree.
 
@@ -189,6 +214,7 @@ def tree_of(
         new_name: Gives names to values. None if all keep theirs.
         make_array: Returns the array for a tensor.
         told: Counts the progress.
+        versions: As for `_loaded`.
         all_named: Is called with the reader, and with ``dotted`` as for ``new_name``, when all values have their names.
 
     Raises:
@@ -199,7 +225,7 @@ def tree_of(
     padding = Padding()
 
     def make(key: str, name: str, hints: Hints = _NO_HINTS) -> Any:
-        read = partial(_array, reader, key, name, hints, kind=_TYPES["numpy"], mapped=False, padding=padding)
+        read = partial(_array, reader, key, hints, kind=_TYPES["numpy"], mapped=False, padding=padding)
         return make_array(key, name, hints, read)
 
     if isinstance(reader, ForeignReader):
@@ -218,10 +244,10 @@ def tree_of(
     variables: Mapping[int, Sequence[SavedValue]] = {}
     if new_name is not None:
         found = selected(graph, new_name.takes, new_name.ignores, as_saved=True)
-        graph, _ = renamed(found.graph, new_name)
+        graph, _ = renamed(found.graph, new_name, others=new_name.knows_others)
         variables = found.variables
         all_named(reader)
-    objects = _Objects(graph, reader, make, variables)
+    objects = _Objects(graph, reader, make, variables, {} if versions is None else versions)
     with in_one_stage(told, saved_sizes(reader, objects.keys())):
         tree = objects.tree()
     is_single = isinstance(tree, dict) and tree.keys() == {SINGLE} and graph.nodes[0].python == "dict"
@@ -252,7 +278,8 @@ def to_state_dict(
         progress: As for `load`.
 
     Returns:
-        The values, in the order of the file. Members of lists and tuples are named by their positions.
+        The values, in the order of the file. Members of lists and tuples are named by their positions. If there are modules of PyTorch among
+        the objects, and the arrays are of PyTorch, it is an `OrderedDict` that has their versions in ``_metadata``, as ``state_dict()`` has.
 
     Raises:
         MilepostError: As for `load`.
@@ -264,11 +291,15 @@ def to_state_dict(
         >>> milepost.to_state_dict(path, only="model", rename={"model": ""})
         {'layers.0.weight': array([1., 1.])}
     """
-    tree = load(path, arrays=arrays, rename=rename, ignore=ignore, only=only, storage=storage, progress=progress)
+    versions: dict[int, int] = {}
+    tree = _loaded(path, arrays, False, _Selected(rename, ignore, only), storage, progress, versions)
     flat: dict[str, Any] = {}
+    named: dict[str, dict[str, int]] = {}
     pending: list[tuple[str, Any]] = [("", tree)]
     while pending:
         name, value = pending.pop()
+        if id(value) in versions:
+            named[name] = {"version": versions[id(value)]}
         if isinstance(value, (Mapping, list, tuple)):
             pairs = list(value.items() if isinstance(value, Mapping) else enumerate(value))
             pending += [(f"{name}{separator}{each}" if name else str(each), below) for each, below in reversed(pairs)]
@@ -281,7 +312,11 @@ def to_state_dict(
                 remedy="pass another separator, or leave one of them out with ignore",
             )
         flat[name] = value
-    return flat
+    if not named or arrays != "torch":
+        return flat
+    state = OrderedDict(flat)
+    vars(state)[METADATA] = OrderedDict(named)
+    return state
 
 
 def _checked_kind(arrays: Any, *, mapped: bool) -> str:
@@ -294,15 +329,12 @@ def _checked_kind(arrays: Any, *, mapped: bool) -> str:
     return _TYPES[arrays]
 
 
-def _array(
-    reader: BundleReader, key: str, name: str, hints: Hints, *, kind: str, mapped: bool, padding: Padding
-) -> Any:
+def _array(reader: BundleReader, key: str, hints: Hints, *, kind: str, mapped: bool, padding: Padding) -> Any:
     """One tensor as an array of this kind.
 
     Args:
         reader: The open checkpoint.
         key: The tensor.
-        name: Its local name.
         hints: Its hints.
         kind: The type of the array in object graphs.
         mapped: Whether to map it, if that is possible.
@@ -311,7 +343,7 @@ def _array(
     spec = reader.spec(key)
     if kind != _TYPES["numpy"] and not spec.dtype.is_bytes:
         maker = adapter_of_array_type(kind)
-        new = maker.new_array(spec, hints) if maker is not None and name == VARIABLE_VALUE else None
+        new = maker.new_array(spec, hints) if maker is not None else None
         adapter = adapter_of(new)
         if adapter is None:
             raise UnsupportedError(
@@ -380,6 +412,7 @@ class _Objects:
         reader: The open checkpoint.
         make: Makes an array of a tensor.
         variables: By node, the values of variables that are not in the graph, although their slot variables are.
+        versions: As for `_loaded`.
     """
 
     def __init__(
@@ -388,9 +421,11 @@ class _Objects:
         reader: BundleReader,
         make: _Make,
         variables: Mapping[int, Sequence[SavedValue]],
+        versions: dict[int, int],
     ) -> None:
         self._nodes = graph.nodes
         self._variables = variables
+        self._versions = versions
         self._reader = reader
         self._make = make
         self._made: dict[int, Any] = {}
@@ -420,7 +455,9 @@ class _Objects:
             elif number not in self._made:
                 below = [edge.node for edge in node.children]
                 if below or not node.values:
-                    self._made[number] = self._container(node)
+                    container = self._made[number] = self._container(node)
+                    if node.hints and (version := version_of(node)) is not None:
+                        self._versions[id(container)] = version
                     pending += [(number, True), *((each, False) for each in reversed(below))]
                 else:
                     self._made[number] = self._leaf(node)

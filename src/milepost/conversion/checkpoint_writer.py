@@ -55,6 +55,7 @@ class _Read:
         self._names = names
         self._unread = unread
         self.takes, self.ignores = names.takes, names.ignores
+        self.knows_others = names.knows_others
 
     def __call__(self, name: str, *, dotted: bool = False) -> str | None:
         return None if name in self._unread else self._names(name)

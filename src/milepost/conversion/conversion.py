@@ -203,7 +203,7 @@ class Wanted:
         self.overwrite = overwrite
         self.partial = partial
         self.writer = WRITERS.get(format)
-        self.given = {} if metadata is None else {"metadata": self._checked_metadata(metadata)}
+        self.given: dict[str, Any] = {} if metadata is None else {"metadata": self._checked_metadata(metadata)}
         if separator not in ("/", "."):
             raise wrong("separator", separator, "'/' or '.'")
         self.dots = separator == "."
@@ -276,7 +276,10 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         if writer is None:
             written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size)
         else:
-            written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader, **wanted.given)
+            given = (
+                {**wanted.given, "versions": export.versions} if writer.has_versions and wanted.dots else wanted.given
+            )
+            written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader, **given)
     for each in set(old).difference(written):
         os.remove(each)
     return Conversion(

@@ -17,6 +17,11 @@ class Naming(Protocol):
         """The new name of a value, by its saved name; None if it is left out."""
         ...
 
+    @property
+    def knows_others(self) -> bool:
+        """Whether it has new names for the other names of objects, too."""
+        ...
+
     def takes(self, path: str) -> bool:
         """Whether a value or slot variable may not be left out, by its saved path."""
         ...
@@ -36,6 +41,8 @@ class GivenNames:
     Args:
         names: The new names, by saved names.
     """
+
+    knows_others = False
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
@@ -77,6 +84,7 @@ class NewNames:
         self._ignoring = Translation(ignore=translation.ignore, tell=translation.tell)
         self._only = Translation(only=translation.only, tell=translation.tell)
         self._dotted = dotted
+        self.knows_others = not callable(translation.rename)
 
     def __call__(self, name: str) -> str | None:
         """The new name of a value, by its saved name; None if it is left out."""

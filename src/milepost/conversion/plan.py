@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -16,10 +18,18 @@ from milepost.conversion.names import Naming
 from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
-from milepost.graph.all_names import other_names
+from milepost.graph.all_names import all_names, version_of
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH
 from milepost.graph.plain.values import SPEC_OF_NONE
+from milepost.plain_state.encoding import TEXT
 from milepost.tensor import DType, TensorSpec
+from milepost.tensor.dtype import STRING
+
+_A_SLASH: Final = re.compile(r"(?<!\.)((?:\.\.)*)\.S")
+"""A slash in the name of a level, as keys have it."""
+_STANDS_FOR_IT: Final = "\ue000"
+_STATE: Final = f"{ATTRIBUTES}{TEXT}"
+"""The end of the key of the text of plain state."""
 
 
 @dataclass(slots=True)
@@ -78,12 +88,36 @@ class Export:
         left_out: Those that stay behind because the format cannot hold them, with the reason, by key.
         unwanted: The keys of those that the user leaves out.
         not_arrays: The keys of what no array can hold: None, and empty lists and dicts of a file of another library.
+        versions: The versions of modules of PyTorch, by their names in the new file.
     """
 
     tensors: list[Exported] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     unwanted: list[str] = field(default_factory=list)
     not_arrays: list[str] = field(default_factory=list)
+    versions: dict[str, int] = field(default_factory=dict)
+
+    def other_keys(self, reader: BundleReader, called: Callable[[str], str | None]) -> dict[str, list[str]]:
+        """The keys that tensors would have if their objects were known by another of their names, by key. Finds the versions of modules, too.
+
+        Args:
+            reader: The open checkpoint.
+            called: Returns the new name of a value, by its key.
+        """
+        graph = read_object_graph(reader)
+        found: dict[str, list[str]] = {}
+        if graph is None:
+            return found
+        for number, paths in all_names(graph).items():
+            node = graph.nodes[number]
+            for value in node.values if len(paths) > 1 else ():
+                _, marker, local = value.key.partition(ATTRIBUTES)
+                found[value.key] = [f"{path}{marker}{local}" for path in paths[1:]]
+            version = version_of(node)
+            if version is not None:
+                names = [name for path in paths if (name := called(path)) is not None]
+                self.versions.update(dict.fromkeys(names, version))
+        return found
 
 
 def planned(
@@ -121,20 +155,29 @@ def planned(
             else:
                 export.left_out[key] = f"an object of {kind}, which milepost does not read"
         export.not_arrays += [key for key in reader.not_arrays if names(key) is not None]
-    others = {} if isinstance(reader, ForeignReader) else _other_keys(reader)
-    for key in sorted(reader.keys()):
+
+    def called(key: str) -> str | None:
+        return _dotted(names, key) if dots else names(name_of(key))
+
+    others = export.other_keys(reader, called) if names.knows_others and not isinstance(reader, ForeignReader) else {}
+    keys = sorted(reader.keys())
+    states = () if accepts(STRING) else {path for key in keys if (path := key.removesuffix(_STATE)) != key}
+    for key in keys:
         saved = reader.spec(key)
         if key in (OBJECT_GRAPH, METADATA):
             continue
-        new = [name for each in (key, *others.get(key, ())) if (name := names(name_of(each))) is not None]
+        new = [name for each in (key, *others.get(key, ())) if (name := called(each)) is not None]
         if not new:
             export.unwanted.append(key)
             continue
         if saved == SPEC_OF_NONE and key in nones():
             export.not_arrays.append(name_of(key))
             continue
+        if states and key.partition(ATTRIBUTES)[0] in states:
+            export.left_out[key] = "a part of plain state, such as extra state of a module"
+            continue
         wanted = dtype if dtype is not None and is_real(saved.dtype) else saved.dtype
-        for name in dict.fromkeys(each.replace("/", ".") if dots else each for each in new):
+        for name in dict.fromkeys(new):
             tensor = Exported(name, key, saved, TensorSpec(wanted, saved.shape))
             reason = _reason(wanted, accepts) if not accepts(wanted) else problem(tensor)
             if reason is not None:
@@ -149,17 +192,11 @@ def planned(
     return export
 
 
-def _other_keys(reader: BundleReader) -> dict[str, list[str]]:
-    """The keys that tensors would have if their objects were known by another of their names, by key."""
-    graph = read_object_graph(reader)
-    if graph is None:
-        return {}
-    found: dict[str, list[str]] = {}
-    for number, paths in other_names(graph).items():
-        for value in graph.nodes[number].values:
-            _, marker, local = value.key.partition(ATTRIBUTES)
-            found[value.key] = [f"{path}{marker}{local}" for path in paths]
-    return found
+def _dotted(names: Naming, key: str) -> str | None:
+    """The new name of a tensor, with dots between levels. A slash in the name of a level stays."""
+    path, marker, local = key.partition(ATTRIBUTES)
+    name = names(name_of(_A_SLASH.sub(rf"\1{_STANDS_FOR_IT}", path) + marker + local))
+    return None if name is None else name.replace("/", ".").replace(_STANDS_FOR_IT, "/")
 
 
 def _reason(dtype: DType, accepts: Callable[[DType], bool]) -> str:

@@ -3,11 +3,13 @@
 ::
 
     <name>/data.pkl     := PROTO 2  EMPTY_DICT  MARK {name  tensor} SETITEMS  STOP
+                         | PROTO 2  hooks  MARK {name  tensor} SETITEMS  EMPTY_DICT "_metadata" versions SETITEM  BUILD  STOP
+    versions            := hooks  MARK {name of a module  EMPTY_DICT "version" number SETITEM} SETITEMS
     tensor              := GLOBAL "torch._utils _rebuild_tensor_v2" (or _v3)  MARK storage 0 shape strides False hooks TUPLE REDUCE
     hooks               := GLOBAL "collections OrderedDict" EMPTY_TUPLE REDUCE
     storage             := MARK "storage" GLOBAL "torch FloatStorage" key "cpu" elements TUPLE BINPERSID
 
-A tensor with several names has one storage, so the names share it again when the file is loaded. Types that have no class of storages in PyTorch take ``UntypedStorage``, counted in bytes, and name their type in the call of
+The second form is that of a ``state_dict()``, whose versions tell modules how old their state is. A tensor with several names has one storage, so the names share it again when the file is loaded. Types that have no class of storages in PyTorch take ``UntypedStorage``, counted in bytes, and name their type in the call of
 ``_rebuild_tensor_v3``. The bytes of a storage begin at a multiple of 64, so that PyTorch can map them from the file. Only numbers, text,
 tuples and these five names are written, so ``torch.load(weights_only=True)`` accepts the file.
 Source: PyTorch 2.13, ``torch/serialization.py``, ``torch/_utils.py``.
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import BinaryIO, Final
 
@@ -26,6 +28,7 @@ from milepost.conversion import divided
 from milepost.conversion.chunks import little_endian
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import Writer
+from milepost.foreign.rebuilt import METADATA
 from milepost.foreign.torch_tensors import DTYPES, STORAGES, UNTYPED
 from milepost.foreign.zip_directory import LOCAL_HEADER
 from milepost.tensor import DType
@@ -49,9 +52,19 @@ def _accepts(dtype: DType) -> bool:
     return dtype.name in DTYPES
 
 
-def _write_one(file: BinaryIO, tensors: Sequence[Exported], reader: BundleReader) -> None:
+def _write(
+    target: str,
+    tensors: Sequence[Exported],
+    most: int | None,
+    reader: BundleReader,
+    versions: Mapping[str, int] | None = None,
+) -> list[str]:
+    return divided.write(target, tensors, most, reader, partial(_write_one, versions=versions or {}))
+
+
+def _write_one(file: BinaryIO, tensors: Sequence[Exported], reader: BundleReader, versions: Mapping[str, int]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        _record(archive, "data.pkl", [_pickled(tensors)])
+        _record(archive, "data.pkl", [_pickled(tensors, versions)])
         stored = {tensor.key: tensor for tensor in reversed(tensors)}
         _record(archive, "byteorder", [b"little"])
         for key, number in _storages(tensors).items():
@@ -80,14 +93,20 @@ def _storages(tensors: Sequence[Exported]) -> dict[str, int]:
     return dict(zip(keys, range(len(keys)), strict=True))
 
 
-def _pickled(tensors: Sequence[Exported]) -> bytes:
+def _pickled(tensors: Sequence[Exported], versions: Mapping[str, int]) -> bytes:
     pickled, storages = _Pickled(), _storages(tensors)
+    if versions:
+        pickled.add_ordered_dict()
+    else:
+        pickled.add(b"}")
     for start in range(0, len(tensors), _BATCH):
         pickled.add(b"(")
         for tensor in tensors[start : start + _BATCH]:
             pickled.add_text(tensor.name)
             pickled.add_tensor(tensor, str(storages[tensor.key]))
         pickled.add(b"u")
+    if versions:
+        pickled.add_versions(versions)
     return pickled.finish()
 
 
@@ -95,7 +114,7 @@ class _Pickled:
     """Pickled data in the making: a dict. Names of classes and functions are written once, and taken from the memo after that."""
 
     def __init__(self) -> None:
-        self._parts = [b"\x80\x02}"]
+        self._parts = [b"\x80\x02"]
         self._memo: dict[str, int] = {}
 
     def add(self, data: bytes) -> None:
@@ -104,6 +123,25 @@ class _Pickled:
     def add_text(self, text: str) -> None:
         data = text.encode("utf-8", "surrogatepass")
         self.add(b"X" + struct.pack("<I", len(data)) + data)
+
+    def add_ordered_dict(self) -> None:
+        """Adds an empty `OrderedDict`."""
+        self._add_name("collections", "OrderedDict")
+        self.add(b")R")
+
+    def add_versions(self, versions: Mapping[str, int]) -> None:
+        """Adds the attribute of the dict that has the versions of modules."""
+        self.add(b"}")
+        self.add_text(METADATA)
+        self.add_ordered_dict()
+        self.add(b"(")
+        for name, version in versions.items():
+            self.add_text(name)
+            self.add(b"}")
+            self.add_text("version")
+            self._add_number(version)
+            self.add(b"s")
+        self.add(b"usb")
 
     def add_tensor(self, tensor: Exported, key: str) -> None:
         """Adds the call that makes a tensor."""
@@ -121,8 +159,7 @@ class _Pickled:
         self._add_numbers(spec.shape)
         self._add_numbers(_strides(spec.shape))
         self.add(b"\x89")
-        self._add_name("collections", "OrderedDict")
-        self.add(b")R")
+        self.add_ordered_dict()
         if not typed:
             self._add_name("torch", spec.dtype.name)
         self.add(b"tR")
@@ -166,8 +203,9 @@ WRITER: Final = Writer(
     "torch",
     _accepts,
     divided.paths,
-    partial(divided.write, write_one=_write_one),
+    _write,
     divides=True,
+    has_versions=True,
     present=divided.present,
 )
 """The format."""

@@ -323,7 +323,9 @@ def _prepared(
 
 def _translated(graph: ObjectGraph, translation: Translation, operation: Operation) -> tuple[ObjectGraph, Translated]:
     nones = graph.nones()
-    graph, left_out = renamed(graph, translation.live_path) if translation.rename else (graph, [])
+    left_out: list[str] = []
+    if translation.rename:
+        graph, left_out = renamed(graph, translation.live_path, others=not callable(translation.rename))
     if not translation.selects:
         return graph, Translated(translation, left_out, left_out, nones.intersection(left_out))
     optimizers = paths_of_optimizers(walk(operation, slots=False))

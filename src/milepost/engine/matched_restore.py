@@ -282,6 +282,7 @@ class MatchedRestore(WatchedRestore):
     def _follow_exchanges(self, operation: Operation) -> None:
         """Binds the present objects instead of those that were replaced since the restore, such as buffers."""
         holders = [(saved, self._bound[number]) for number, saved in self.graph.inner]
+        living = {id(obj) for _, obj in self._bound.living()}
         for saved, obj in holders:
             if obj is None:
                 continue
@@ -291,7 +292,7 @@ class MatchedRestore(WatchedRestore):
             names = adapter.exchanged(obj) if "exchanged" in adapter.overrides else ()
             children = dict(live_children(operation, adapter, obj)) if names else {}
             for name, child in saved.children:
-                if name in names and name in children and child in self._bound:
+                if name in names and name in children and child in self._bound and id(children[name]) not in living:
                     self._bound[child] = children[name]
             for variable, name, slot in saved.slots:
                 if slot in self._bound and (present := adapter.slot(obj, self._bound[variable], name)) is not None:

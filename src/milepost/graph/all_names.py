@@ -22,21 +22,19 @@ from milepost.graph.object_graph import ObjectGraph
 
 _NAMES: Final = "names"
 NAMED: Final[Mapping[str, Array]] = {_NAMES: np.array(True)}
-"""The hint of an object that lists a child under the name of each edge that leads to it."""
+_VERSION: Final = "version"
 _MOST: Final = 1 << 20
 """The most names of all objects together. A graph can have more than any file has bytes."""
 
 
-def other_names(graph: ObjectGraph) -> dict[int, list[str]]:
-    """The paths of objects that have more than one, by number. The shortest, which is in keys, is not among them.
+def all_names(graph: ObjectGraph) -> dict[int, list[str]]:
+    """The paths of all objects, by number. The first is the shortest, which is in keys.
 
     Raises:
         UnsupportedError: There are too many.
     """
-    edges, has_others = _edges(graph)
-    if not has_others:
-        return {}
-    found: dict[int, list[str]] = {}
+    edges = _edges(graph)
+    found: dict[int, list[str]] = {0: [""]}
     count = 0
     pending = deque([(0, "", frozenset([0]))])
     while pending:
@@ -45,22 +43,39 @@ def other_names(graph: ObjectGraph) -> dict[int, list[str]]:
             if child in above:
                 continue
             count += 1
-            if count > _MOST:
+            if count > _MOST + len(edges):
                 raise UnsupportedError(
                     "the objects of this checkpoint have too many names",
-                    expected=f"at most {_MOST} names",
+                    expected=f"at most {_MOST} names more than objects",
                     remedy="select a part of the checkpoint with only",
                 )
             below = child_path(path, name, is_root=not number)
             found.setdefault(child, []).append(below)
-            pending.append((child, below, above | {child}))
-    return {number: paths[1:] for number, paths in found.items() if len(paths) > 1}
+            pending.append((child, below, above | {child} if edges[child] else above))
+    return found
 
 
-def _edges(graph: ObjectGraph) -> tuple[list[list[Edge]], bool]:
-    """The edges of each node that give names, and whether any object has several names."""
+def named(version: int | None) -> Mapping[str, Array]:
+    """The hint of an object that lists a child under the name of each edge that leads to it.
+
+    Args:
+        version: The version of its class, which PyTorch has in the ``_metadata`` of a state dict. 1 is not written.
+    """
+    return NAMED if version in (None, 1) else {**NAMED, _VERSION: np.array(version)}
+
+
+def version_of(node: Node) -> int | None:
+    """The version of the class of an object; None if it has none, because it is no module."""
+    if not loads_all(node):
+        return None
+    version = decode(node.hints).get(_VERSION)
+    return 1 if version is None or version.dtype != np.int64 or version.ndim else int(version)
+
+
+def _edges(graph: ObjectGraph) -> list[list[Edge]]:
+    """The edges of each node that give names."""
     edges: list[list[Edge]] = [[] for _ in graph.nodes]
-    seen, pending, has_others = {0}, deque([0]), False
+    seen, pending = {0}, deque([0])
     while pending:
         number = pending.popleft()
         node = graph.nodes[number]
@@ -73,9 +88,8 @@ def _edges(graph: ObjectGraph) -> tuple[list[list[Edge]], bool]:
                 is_list = lists_all(node) if is_list is None else is_list
                 if not is_list:
                     continue
-                has_others = True
             edges[number].append(edge)
-    return edges, has_others
+    return edges
 
 
 def lists_all(node: Node) -> bool:

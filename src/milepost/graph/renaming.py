@@ -78,15 +78,16 @@ def _lifted(target: object, name: str) -> object:
     return target[:-1] if target and target[-1] == name else _MIXED
 
 
-def renamed(graph: ObjectGraph, rename: Rename) -> tuple[ObjectGraph, list[str]]:
+def renamed(graph: ObjectGraph, rename: Rename, *, others: bool = True) -> tuple[ObjectGraph, list[str]]:
     """An object graph with other names.
 
-    A value is known by the first path to its object, as in the keys of a checkpoint: ``model/layers/0/kernel``. Slot variables have no
-    names of their own: they follow their variable and their optimizer.
+    A value is known by the first path to its object, as in the keys of a checkpoint: ``model/layers/0/kernel``. The other names of an object,
+    as a tied weight has, are renamed too. Slot variables have no names of their own: they follow their variable and their optimizer.
 
     Args:
         graph: The saved graph.
         rename: The new name of each saved value.
+        others: Whether it gives new names to the other paths of objects as well. A program's function does not know these.
 
     Returns:
         The graph, and the keys of the values that are left out.
@@ -94,7 +95,7 @@ def renamed(graph: ObjectGraph, rename: Rename) -> tuple[ObjectGraph, list[str]]
     Raises:
         UnsupportedError: Two values would have the same name.
     """
-    return _Renaming(graph, rename).run()
+    return _Renaming(graph, rename, others).run()
 
 
 def same_name(key: str, other: str | None = None) -> UnsupportedError:
@@ -108,8 +109,9 @@ def same_name(key: str, other: str | None = None) -> UnsupportedError:
 
 
 class _Renaming:
-    def __init__(self, graph: ObjectGraph, rename: Rename) -> None:
+    def __init__(self, graph: ObjectGraph, rename: Rename, others: bool) -> None:
         self._rename = rename
+        self._others = others
         self._nodes: list[Node] = list(graph.nodes)
         self._paths = dict(_first_paths(graph))
         self._children: dict[int, dict[str, int]] = {}
@@ -124,6 +126,9 @@ class _Renaming:
                 targets[path] = self._target(path)
                 if targets[path] is None:
                     self._drop(number)
+        if self._others:
+            for path, number in self._other_paths():
+                numbers[path], targets[path] = number, self._target(path)
         attached = []
         found = moves(targets)
         for move in found:
@@ -143,6 +148,13 @@ class _Renaming:
             self._drop_empty(move.old[:-1], numbers)
         self._drop_slots({move.old for move in found if move.new is None and move.is_whole})
         return self._graph(), sorted(self._left_out)
+
+    def _other_paths(self) -> Iterator[tuple[Path, int]]:
+        """The paths of edges to objects that are reached on a shorter path, each with the number of the object."""
+        for number, path in self._paths.items():
+            for name, child in self._nodes[number].children:
+                if self._paths[child] != (*path, name):
+                    yield (*path, name), child
 
     def _target(self, path: Path) -> Path | None:
         new = self._rename("/".join(map(escape, path)))

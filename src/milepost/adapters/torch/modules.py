@@ -38,7 +38,7 @@ from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, Array, adapter_of_type, register
-from milepost.graph.all_names import NAMED
+from milepost.graph.all_names import named
 from milepost.graph.omissions import Accounted, Omission
 from milepost.tensor import TensorSpec
 
@@ -79,7 +79,8 @@ class ModuleAdapter(Adapter):
         yield from _attributes(module)
 
     def hints_to_save(self, obj: Any) -> Mapping[str, Array]:
-        return NAMED
+        version = getattr(unwrapped(obj), "_version", None)
+        return named(version if type(version) is int else None)
 
     def of_first_process(self, obj: Any) -> Collection[Any]:
         return [buffer for each in layers(obj) for buffer in broadcast_buffers(each)]

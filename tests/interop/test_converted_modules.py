@@ -1,0 +1,173 @@
+"""A converted module has exactly the names of its ``state_dict()``, and loads with ``strict=True``."""
+
+import json
+
+import pytest
+
+import milepost
+from milepost import Checkpoint, MilepostWarning
+
+torch = pytest.importorskip("torch")
+nn = pytest.importorskip("torch.nn")
+load_file = pytest.importorskip("safetensors.torch").load_file
+
+
+class Tied(nn.Module):  # type: ignore[name-defined]
+    """An embedding whose weight is that of the head, too."""
+
+    def __init__(self, tied=True):
+        super().__init__()
+        self.emb = nn.Embedding(5, 3)
+        self.head = nn.Linear(3, 5, bias=False)
+        if tied:
+            self.head.weight = self.emb.weight
+
+
+class Twice(nn.Module):  # type: ignore[name-defined]
+    """One layer in two places of a list, and one in an attribute, too."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        self.layers = nn.ModuleList([layer, layer])
+        self.again = layer[0]
+
+
+class Buffers(nn.Module):  # type: ignore[name-defined]
+    def __init__(self, tied=True):
+        super().__init__()
+        self.register_buffer("a", torch.rand(3))
+        self.register_buffer("b", self.a if tied else torch.rand(3))
+        self.register_buffer("c", torch.rand(2), persistent=False)
+
+
+class Migrating(nn.Module):  # type: ignore[name-defined]
+    """Its first version had the weight transposed."""
+
+    _version = 2
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.rand(2, 2))
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+        if local_metadata.get("version", 1) < 2:
+            state_dict[f"{prefix}w"] = state_dict[f"{prefix}w"].T
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+MODELS = {
+    "tied": Tied,
+    "twice": Twice,
+    "tied buffers": Buffers,
+    "channels_last": lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).to(memory_format=torch.channels_last),
+    "bfloat16": lambda: nn.LSTM(3, 4, 2).bfloat16(),
+    "weight_norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)),
+    "names with slashes": lambda: nn.ModuleDict({"x": nn.ParameterDict({"a/b": torch.rand(2), "c": torch.rand(1)})}),
+    "names like levels": lambda: nn.ParameterDict({"a/b": torch.rand(2), "%2F": torch.rand(1)}),
+    "versions": lambda: nn.Sequential(Migrating(), nn.BatchNorm1d(2)),
+}
+
+
+@pytest.fixture(params=MODELS)
+def make(request):
+    return MODELS[request.param]
+
+
+def same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape)
+        assert found[name].equal(tensor)
+
+
+@pytest.mark.parametrize("form", ["pt", "safetensors", "several", "to_state_dict"])
+def test_it_loads_strictly(tmp_path, make, form):
+    model, live = make(), make()
+    path = Checkpoint(model=model, n=milepost.Variable(1)).save(tmp_path / "ckpt")
+    part = {"only": "model", "rename": {"model": ""}}
+    if form == "to_state_dict":
+        found = milepost.to_state_dict(path, arrays="torch", **part)
+    elif form == "several":
+        milepost.convert(path, tmp_path / "m.safetensors", separator=".", max_shard_size=40, **part)
+        index = tmp_path / "m.safetensors.index.json"
+        files = json.loads(index.read_text())["weight_map"].values() if index.exists() else ["m.safetensors"]
+        found = {name: each for file in sorted(set(files)) for name, each in load_file(tmp_path / file).items()}
+    else:
+        milepost.convert(path, tmp_path / f"m.{form}", separator=".", **part)
+        load = load_file if form == "safetensors" else torch.load
+        found = load(tmp_path / f"m.{form}")
+    same(found, model.state_dict())
+    if form in ("pt", "to_state_dict"):  # safetensors has no versions
+        live.load_state_dict(found, strict=True)
+        same(live.state_dict(), model.state_dict())
+
+
+def test_a_pt_file_holds_a_tied_weight_once_and_the_versions_of_modules(tmp_path):
+    model = nn.Sequential(Tied(), Migrating())
+    path = Checkpoint(model).write(tmp_path / "ckpt")
+    milepost.convert(path, tmp_path / "m.pt", separator=".")
+    state = torch.load(tmp_path / "m.pt", weights_only=True)
+    assert state["0.emb.weight"].data_ptr() == state["0.head.weight"].data_ptr()
+    assert dict(state._metadata) == dict(model.state_dict()._metadata)
+
+
+@pytest.mark.parametrize("kind", [Tied, Buffers])
+def test_a_tied_checkpoint_in_a_model_that_is_not_tied(tmp_path, kind):
+    model, live = kind(), kind(tied=False)
+    path = Checkpoint(model=model).write(tmp_path / "ckpt")
+    status = Checkpoint(model=live).read(path).assert_consumed().assert_existing_objects_matched()
+    same(live.state_dict(), model.state_dict())
+    assert status.report().counts()["missing"] == 0
+    if kind is Tied:
+        assert live.emb.weight.data_ptr() != live.head.weight.data_ptr()
+
+
+def test_a_tied_checkpoint_whose_second_name_is_a_whole_module(tmp_path):
+    model = Twice()
+    live = nn.ModuleDict(
+        {
+            "layers": nn.ModuleList([nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)) for _ in range(2)]),
+            "again": nn.Linear(2, 2),
+        }
+    )
+    path = Checkpoint(model=model).write(tmp_path / "ckpt")
+    Checkpoint(model=live).read(path).assert_consumed()
+    same(live.state_dict(), model.state_dict())
+
+
+@pytest.mark.parametrize("rename", [{"model": ""}, {"model": "net"}, [("^model", "net")], {"model/head": "model/top"}])
+def test_the_second_name_of_a_tied_weight_is_renamed_too(tmp_path, rename):
+    path = Checkpoint(model=Tied()).write(tmp_path / "ckpt")
+    names = {*milepost.to_state_dict(path, rename=rename, arrays="torch")}
+    assert (
+        names
+        == {
+            str(rename): {"model.emb.weight", "model.top.weight"},
+            "{'model': ''}": {"emb.weight", "head.weight"},
+            "{'model': 'net'}": {"net.emb.weight", "net.head.weight"},
+            "[('^model', 'net')]": {"net.emb.weight", "net.head.weight"},
+        }[str(rename)]
+    )
+
+
+def test_plain_state_is_left_out_as_a_whole(tmp_path):
+    class Extra(nn.Linear):
+        def get_extra_state(self):
+            return {"scale": torch.ones(3), "n": 3}
+
+        def set_extra_state(self, state):
+            pass
+
+    path = Checkpoint(model=Extra(2, 2)).write(tmp_path / "ckpt")
+    with pytest.raises(milepost.UnsupportedError, match="plain state"):
+        milepost.convert(path, tmp_path / "m.safetensors", only="model", separator=".")
+    done = milepost.convert(path, tmp_path / "m.safetensors", only="model", separator=".", partial=True)
+    assert done.tensors.keys() == {"model.weight", "model.bias"}
+    assert all("_extra_state" in key for key in done.left_out)
+
+
+def test_no_warning_is_given(tmp_path, recwarn):
+    path = Checkpoint(model=Tied()).write(tmp_path / "ckpt")
+    milepost.convert(path, tmp_path / "m.pt", only="model", rename={"model": ""}, separator=".")
+    assert not [each for each in recwarn if issubclass(each.category, MilepostWarning)]

@@ -388,3 +388,12 @@ def test_scalars_of_all_integers_of_c_stay_in_their_lists(tmp_path, kind):
     loaded = milepost.load(milepost.save(tmp_path / "tree", {"a": [kind(3)], "b": (kind(3),)}))
     assert loaded == {"a": [3], "b": (3,)}
     assert loaded["a"][0].dtype == np.dtype(kind)
+
+
+@pytest.mark.parametrize(
+    "scalar", [np.longdouble(1) / 3, np.clongdouble(1 + 2j), np.timedelta64(3, "s"), np.datetime64("2026-01-01", "ns")]
+)
+def test_scalars_of_types_that_tensorflow_lacks_stay_in_their_lists(tmp_path, scalar):
+    loaded = milepost.load(milepost.save(tmp_path / "tree", {"a": [scalar], "b": (scalar, 1)}))
+    assert loaded == {"a": [scalar], "b": (scalar, 1)}
+    assert (type(loaded["a"][0]), loaded["a"][0].dtype) == (type(scalar), scalar.dtype)

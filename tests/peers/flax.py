@@ -49,14 +49,6 @@ SUITE = Suite(
         "*::test_convert_pre_linen": "It makes no file: it changes names that Flax gave to modules before 2021.",
     },
     failing={
-        **dict.fromkeys(
-            (f"*::test_numpy_serialization{number}" for number in (21, 22, 24, 25, 37, 38, 43, 44, 45)),
-            "`milepost.save` does not take `longdouble`, `clongdouble` and `timedelta64`: TensorFlow's files have no such element types.",
-        ),
-        **dict.fromkeys(
-            (f"*::test_numpy_serialization{number}" for number in (13, 14, 15)),
-            "A single scalar of the type `np.longlong` or `np.ulonglong` is loaded as a dict with the name `.value`.",
-        ),
         "*::test_serialization_errors*": "The error is raised, with another text.",
         "*::test_save_restore_checkpoints_target_empty1": "`milepost.jax.save` refuses a tree without a value.",
         "*::test_save_restore_checkpoints_target_singular0": "Orbax refuses a single array, and milepost saves it.",

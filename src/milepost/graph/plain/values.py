@@ -52,6 +52,10 @@ _OF_NUMPY: Final[dict[str, type]] = {
     **{f"numpy.{dtype.name}": dtype.numpy.type for dtype in _SCALARS if not dtype.is_bytes},
     "numpy.str": np.str_,
     "numpy.bytes": np.bytes_,
+    "numpy.datetime64": np.datetime64,
+    "numpy.timedelta64": np.timedelta64,
+    # on some systems, these are not types of their own
+    **{f"numpy.{DType.of(kind).name}": kind for kind in (np.longdouble, np.clongdouble) if not DType.of(kind).number},
 }
 _OF_LETTER: Final[dict[str, Callable[[Any], Any]]] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 """The types of plain numbers, by NumPy's letter for their element types."""
@@ -107,14 +111,15 @@ def taken_value(value: Any, saved_as: str) -> Value:
     kind = type(value)
     is_usual = kind in NUMBERS and (kind is not int or value in _INT64)
     dtype = NUMBERS[kind] if is_usual else plain_value(value).dtype
-    return _taking(dtype.number, (0,) if saved_as == "NoneType" else ())
+    return _taking(dtype.number or dtype.name, (0,) if saved_as == "NoneType" else ())
 
 
 @cache
-def _taking(number: int, shape: tuple[int, ...]) -> Value:
-    """One `Value` for all plain values of the same element type, given by its number. A restore does not read its source."""
-    dtype = DType.from_number(number)
-    return Value(VARIABLE_VALUE, dtype, shape, _NOTHING, accepts=_SCALARS, skipped_by_tensorflow=True)
+def _taking(dtype: int | str, shape: tuple[int, ...]) -> Value:
+    """One `Value` for all plain values of the same element type, given by its number, or by its name if it has none. A restore does not read its
+    source."""
+    known = DType.from_number(dtype) if isinstance(dtype, int) else DType.named(dtype)
+    return Value(VARIABLE_VALUE, known, shape, _NOTHING, accepts=_SCALARS, skipped_by_tensorflow=True)
 
 
 class NumberTaker(Value):

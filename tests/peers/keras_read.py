@@ -54,7 +54,6 @@ SUITE = Suite(
         "and Keras restores nothing.",
         "*::test_load_model_exception_raised_*": _OWN_METHODS,
         "*::test_saving_custom_assets_and_variables": _OWN_METHODS,
-        "*::test_weights_sharding_*": "milepost does not read weights in several files with an index `.weights.json`.",
     },
 )
 _NOT_OF_LAYERS = re.compile(r"(^|/)(optimizer|_loss_tracker|_compile_metrics|seed_generator)/")

@@ -182,3 +182,48 @@ def test_tensors_that_consist_of_others_are_restored(tmp_path, steps):
 def test_a_tensor_that_consists_of_others_is_refused_where_the_optimizer_has_none(tmp_path):
     with pytest.raises(milepost.MismatchError, match="special class"):
         restored(tmp_path, state=InParts(torch.ones(3, 2, dtype=torch.int8), torch.ones(1)))
+
+
+class TestOtherOrders:
+    """A file has the state of an optimizer by the positions of its parameters."""
+
+    @staticmethod
+    def state(seed):
+        torch.manual_seed(seed)
+        model = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2), "c": nn.Linear(2, 1)})
+        optimizer = torch.optim.Adam(model.parameters())
+        model["c"](model["b"](model["a"](torch.rand(3, 2)))).sum().backward()
+        optimizer.step()
+        return model, optimizer
+
+    def saved(self, tmp_path):
+        model, optimizer = self.state(0)
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "a.pt")
+        return model, optimizer
+
+    def test_names_that_exchange_parameters_are_refused(self, tmp_path):
+        self.saved(tmp_path)
+        model, optimizer = self.state(1)
+        before = {name: each.clone() for name, each in model.state_dict().items()}
+        rename = {"model.a": "model.b", "model.b": "model.a"}
+        with pytest.raises(milepost.MismatchError, match="another order"):
+            milepost.Checkpoint(model=model, optimizer=optimizer).read(tmp_path / "a.pt", rename=rename)
+        assert all(each.equal(before[name]) for name, each in model.state_dict().items())
+
+    def test_the_model_alone_is_restored(self, tmp_path):
+        saved, _ = self.saved(tmp_path)
+        model, optimizer = self.state(1)
+        rename = {"model.a": "model.b", "model.b": "model.a"}
+        milepost.Checkpoint(model=model, optimizer=optimizer).read(
+            tmp_path / "a.pt", rename=rename, ignore="optimizer"
+        ).assert_consumed()
+        assert model["a"].weight.equal(saved["b"].weight)
+
+    @pytest.mark.parametrize("rename", [{"model": "net"}, {"model.a": "net.a", "model.b": "net.b", "model.c": "net.c"}])
+    def test_names_that_keep_the_order(self, tmp_path, rename):
+        saved, saved_optimizer = self.saved(tmp_path)
+        model, optimizer = self.state(1)
+        milepost.Checkpoint(optimizer=optimizer, net=model).read(tmp_path / "a.pt", rename=rename).assert_consumed()
+        for live, kept in zip(model.parameters(), saved.parameters(), strict=True):
+            assert live.equal(kept)
+            assert optimizer.state[live]["exp_avg"].equal(saved_optimizer.state[kept]["exp_avg"])

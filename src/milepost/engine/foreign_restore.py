@@ -17,7 +17,7 @@ from milepost.engine.report import Entry, Outcome
 from milepost.engine.restore import Restoration
 from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated, Translation, as_compared
-from milepost.errors import MilepostError
+from milepost.errors import MilepostError, MismatchError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
 from milepost.foreign.graph import WRAPPERS
 from milepost.foreign.items import walked
@@ -166,6 +166,8 @@ def foreign_restoration(
         left_out = reader.rename(names) if translation.renames else []
         builder = GraphBuilder(reader, live, translation.ignores if translation.ignore else None)
         graph, left_out = builder.build(), [*left_out, *builder.ignored]
+        if translation.rename and builder.optimizers:
+            names.check_order(live)
         translated = Translated(translation, left_out, names.away)
         if translation.selects or names.away:
             found = selected(graph, names.takes_object, translation.ignores)
@@ -231,6 +233,31 @@ class _Names:
         name = self._translation.live_path(key, dotted=self._dotted)  # of something that is no item
         return name if name is not None and self._takes(name, "") else None
 
+    def check_order(self, live: LiveGraph) -> None:
+        """Checks that parameters have the order of the file, by which it has the state of their optimizer.
+
+        Raises:
+            MismatchError: They have another order, so each would get the state of another.
+        """
+        order = _order_of_leaves(live)
+        last: dict[str, tuple[int, str]] = {}
+        for name in reversed(self._names.values()):  # `walked` begins at the end of the file
+            if name is None or name.startswith(self._optimizers):
+                continue
+            path, part = as_compared(name), as_compared(name).partition("/")[0]
+            if path not in order:
+                continue
+            before = last.get(part)
+            if before is not None and order[path] < before[0]:
+                raise MismatchError(
+                    "rename gives the parameters another order, by which this file has the state of their optimizer; nothing was changed",
+                    key=name,
+                    expected=f"{before[1]} before {name}, as in the file",
+                    found=f"{name} before it in the program",
+                    remedy="restore the model without its optimizer, with only or ignore; or restore both under the names of the file, and save them",
+                )
+            last[part] = order[path], name
+
     def takes_object(self, path: str) -> bool:
         """Whether the value at a path in the graph is taken. What ``only`` says of all but hyperparameters was looked at before."""
         if SLOT in path:
@@ -259,6 +286,20 @@ class _Names:
         if owner and plain.startswith(f"{as_compared(owner)}{STATE}/"):
             parts = plain.removeprefix(f"{as_compared(owner)}{STATE}/").split("/")
             yield from {f"{owner}{STATE}/{'/'.join(parts[1:])}", f"{owner}{STATE}/{parts[-1]}"}
+
+
+def _order_of_leaves(live: LiveGraph) -> dict[str, int]:
+    """The place of each live leaf in the order of a ``state_dict()``, by its path in the form in which paths are compared."""
+    found: dict[str, int] = {}
+    pending, seen = [0], {0}
+    while pending:
+        number = pending.pop()
+        below = [child for _, child in live.edges[number] if child not in seen]
+        if not live.edges[number]:
+            found[as_compared(live.paths[number])] = len(found)
+        seen.update(below)
+        pending += reversed(list(dict.fromkeys(below)))
+    return found
 
 
 def names_compared(reader: ForeignReader, live: LiveGraph) -> str:

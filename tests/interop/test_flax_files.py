@@ -83,6 +83,12 @@ class TestReading:
     def test_a_file_that_is_one_scalar(self, path):
         assert milepost.load(written(path, np.float32(0.5))) == 0.5
 
+    @pytest.mark.parametrize("name", ["empty.msgpack", "checkpoint_3"])
+    def test_a_file_of_nothing(self, path, name):
+        other = path.with_name(name)
+        other.write_bytes(serialization.to_bytes({}))
+        assert milepost.load(other) == {}
+
     def test_one_array_into_a_tree(self, path):
         found, status = restore(written(path, jnp.ones(3)), jnp.zeros(3))
         status.assert_consumed()

@@ -35,7 +35,8 @@ _BEGINNING: Final = re.compile(
 )
 """A map whose first key is text, an array, or a complex number."""
 _EMPTY: Final = b"\x80"
-"""A map of nothing."""
+"""A map of nothing. It is also the beginning of pickled data, so the file must have a name of Flax."""
+_NAMED: Final = re.compile(r"\.msgpack$|_\d+$")
 _LOOKED_AT: Final = 16
 _BUFFERED: Final = 1 << 16
 _MOST: Final = 1_000_000
@@ -67,7 +68,7 @@ def looks_like(file: ReadableFile) -> bool:
     """Whether a file begins like a map of MessagePack whose first key is text, or like an array or a complex number of Flax; or is an empty
     map."""
     start = bytes(file.read(0, min(file.size, _LOOKED_AT)))
-    return _BEGINNING.match(start) is not None or start == _EMPTY
+    return _BEGINNING.match(start) is not None or (start == _EMPTY and _NAMED.search(file.path) is not None)
 
 
 class FlaxFile:

@@ -141,7 +141,8 @@ def test_a_type_that_this_machine_lacks_is_an_error_of_ours(tmp_path):
     program = """
 import sys, milepost
 from milepost.tensor import dtype
-dtype._numpy_type = lambda name: None
+known = dtype._numpy_type
+dtype._numpy_type = lambda name: None if name == "V5" else known(name)
 try:
     milepost.load(sys.argv[1])
 except milepost.UnsupportedError as error:
@@ -232,6 +233,8 @@ def test_arrays_of_every_type_of_jax_come_back(tmp_path):
 )
 @hypothesis.given(tree=st.lists(arrays(), min_size=1, max_size=4))
 def test_a_converted_array_keeps_its_type_or_is_named(tmp_path_factory, ending, tree):
+    if ending == "orbax":
+        pytest.importorskip("orbax.checkpoint")
     directory = tmp_path_factory.mktemp("convert")
     saved = {f"a{number}": array for number, array in enumerate(tree)}
     path = milepost.save(directory / "tree", saved)

@@ -205,8 +205,8 @@ def _numpy_type(name: str) -> np.dtype[Any] | None:
     """The NumPy type of a name without number."""
     if name in _WIDTHS:
         return np.dtype(getattr(ml_dtypes, name, None) or [(name, f"V{_WIDTHS[name]}")])
-    if name in _LONG.values():
-        return next(np.dtype(long) for long in _LONG if _LONG[long] == name)
+    if name in LONG.values():
+        return next(np.dtype(long) for long in LONG if LONG[long] == name)
     if name.startswith("[") and len(name) <= _LONGEST_RECORD:
         try:
             return np.lib.format.descr_to_dtype(ast.literal_eval(name))
@@ -224,8 +224,8 @@ def _name_of(dtype: np.dtype[Any]) -> str | None:
         return None
     if dtype.kind in "Mm":
         return dtype.name
-    if dtype.type in _LONG:
-        return _LONG[dtype.type]
+    if dtype.type in LONG:
+        return LONG[dtype.type]
     if dtype.type is not np.void:
         return _NAMES.get(dtype)
     if dtype.names is None:
@@ -299,9 +299,10 @@ _WIDTHS: Final = {
 """The types of ml_dtypes and PyTorch that TensorFlow lacks, each with the bytes of an element."""
 _FORMATS: Final = {63: ("float80", "complex160"), 112: ("float128", "complex256")}
 """The formats of `numpy.longdouble` by the bits of its fraction: that of x87, and binary128 of IEEE 754."""
-_LONG: Final[dict[type[np.generic], str]] = dict(
+LONG: Final[dict[type[np.generic], str]] = dict(
     zip((np.longdouble, np.clongdouble), _FORMATS.get(np.finfo(np.longdouble).nmant, ()), strict=False)
 )
+"""The types of NumPy that have these formats on this machine, each with its name. On some there are none."""
 _NAMES: Final = {_numpy_type(name): name for name in _WIDTHS}
 _NAMED: Final[WeakValueDictionary[str, DType]] = WeakValueDictionary()
 """The types without number that are in use, by name."""

@@ -32,7 +32,7 @@ from milepost.graph.adapter import Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.numbers import NUMBERS, scalar_like, taken_by_scalar
 from milepost.tensor import DType, TensorSpec
-from milepost.tensor.dtype import STRING
+from milepost.tensor.dtype import LONG, STRING
 
 _BOOL: Final = NUMBERS[bool]
 _INT64: Final = range(-(1 << 63), 1 << 63)
@@ -54,8 +54,7 @@ _OF_NUMPY: Final[dict[str, type]] = {
     "numpy.bytes": np.bytes_,
     "numpy.datetime64": np.datetime64,
     "numpy.timedelta64": np.timedelta64,
-    # on some systems, these are not types of their own
-    **{f"numpy.{DType.of(kind).name}": kind for kind in (np.longdouble, np.clongdouble) if not DType.of(kind).number},
+    **{f"numpy.{name}": kind for kind, name in LONG.items()},
 }
 _OF_LETTER: Final[dict[str, Callable[[Any], Any]]] = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 """The types of plain numbers, by NumPy's letter for their element types."""

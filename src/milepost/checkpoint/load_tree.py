@@ -426,6 +426,7 @@ class _Objects:
         self._nodes = graph.nodes
         self._variables = variables
         self._versions = versions
+        self._padding = Padding()
         self._reader = reader
         self._make = make
         self._made: dict[int, Any] = {}
@@ -496,7 +497,7 @@ class _Objects:
         names = {unescape(value.name): value for value in node.values}
         if node.python == PLAIN_PART:
             try:
-                return unpack({name: self._reader.read(value.key) for name, value in names.items()})
+                return unpack({name: self._reader.read(value.key) for name, value in names.items()}, self._padding)
             except MilepostError as error:
                 raise error.with_context(key=node.values[0].key, file=self._reader.prefix) from error.__cause__
         if len(names) > 1:

@@ -37,11 +37,12 @@ _MALFORMED: Final = (
 """The exceptions that decoding raises for a text that `to_text` has not written."""
 
 
-def unpack(arrays: Mapping[str, Array]) -> Any:
+def unpack(arrays: Mapping[str, Array], padding: Padding | None = None) -> Any:
     """Decodes what `milepost.plain_state.encoding.pack` returned. Arrays in the state are the given ones if they need no conversion.
 
     Args:
         arrays: What `pack` returned.
+        padding: That of other states of the same file, which count together.
 
     Raises:
         CorruptCheckpointError: The arrays are not those of a state.
@@ -55,16 +56,16 @@ def unpack(arrays: Mapping[str, Array]) -> Any:
     text = arrays.get(TEXT)
     content = text.item() if isinstance(text, np.ndarray) and text.shape == () else None
     if isinstance(content, (bytes, str)):
-        return from_text(content, arrays)
+        return from_text(content, arrays, padding)
     found = "no such entry" if text is None else f"{text.dtype}, shape {text.shape}"
     raise CorruptCheckpointError("this is not plain state", expected=f"a scalar string {TEXT!r}", found=found)
 
 
-def from_text(text: str | bytes, arrays: Mapping[str, Array]) -> Any:
-    """Decodes what `milepost.plain_state.encoding.to_text` returned; ``arrays`` are the entries. Errors are those of `unpack`."""
+def from_text(text: str | bytes, arrays: Mapping[str, Array], padding: Padding | None = None) -> Any:
+    """Decodes what `milepost.plain_state.encoding.to_text` returned; ``arrays`` are the entries. The rest is as for `unpack`."""
     import_adapters()
     try:
-        return _Decoder(arrays).decode(json.loads(text), 0)
+        return _Decoder(arrays, padding or Padding()).decode(json.loads(text), 0)
     except MilepostError:
         raise
     except _MALFORMED as error:
@@ -74,10 +75,10 @@ def from_text(text: str | bytes, arrays: Mapping[str, Array]) -> Any:
 
 
 class _Decoder:
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
+    def __init__(self, arrays: Mapping[str, Array], padding: Padding) -> None:
         self._arrays = arrays
         self._shared = Shared()
-        self._padding = Padding()
+        self._padding = padding
 
     def decode(self, value: Any, depth: int) -> Any:
         if isinstance(value, (list, dict)) and depth > 3 * DEEPEST:

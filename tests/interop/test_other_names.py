@@ -244,3 +244,15 @@ class TestSeparators:
         live = milepost.Checkpoint(held={name: torch.zeros(2) for name in names})
         live.read(tmp_path / "a.pt").assert_consumed().assert_existing_objects_matched()
         assert all(each.tolist() == [1, 1] for each in live.held.values())
+
+
+@pytest.mark.parametrize("rename", [[(r"^encoder\.", "body.")], [("^encoder/", "body/")], {"encoder": "body"}])
+@pytest.mark.parametrize("form", ["own", "pt", "safetensors", "npz"])
+def test_a_rename_may_have_either_separator(tmp_path, rename, form):
+    path = Checkpoint(encoder=Checkpoint(w=Variable(ENCODER)), head=Variable(HEAD)).write(tmp_path / "own")
+    if form != "own":
+        separator = "/" if form == "npz" else "."
+        milepost.convert(path, path := tmp_path / f"a.{form}", separator=separator)
+    live = Checkpoint(body=Checkpoint(w=Variable(np.zeros_like(ENCODER))), head=Variable(np.zeros_like(HEAD)))
+    live.read(path, rename=rename).assert_consumed().assert_existing_objects_matched()
+    assert live.body.w.numpy().tolist() == ENCODER.tolist()

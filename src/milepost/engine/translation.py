@@ -70,7 +70,8 @@ class Translation:
     Args:
         rename: The new names of saved values. A mapping has beginnings of saved names, and the beginnings that replace them. The
             longest one that matches is used, and ``*`` stands for one name. Pairs of a regular expression and its replacement are
-            applied one after the other. A function returns the live name of a saved name, or None to leave the value out.
+            applied one after the other, to the saved name with the separator of its file or, if nothing is found, with the other
+            one. A function returns the live name of a saved name, or None to leave the value out.
         ignore: Live names of values that the restore does not change. Their saved values are left out.
         only: Live names. All values with other names are ignored.
         cast: Whether numbers are converted to the element types of the live objects. A bool is for all values; live names are for
@@ -240,8 +241,12 @@ class Translation:
                 self.unused.kept()
             return found
         for pattern, new in self.rename:
-            name, count = re.subn(pattern, new, name)
+            found, count = re.subn(pattern, new, name)
+            if not count:  # the pattern may have the separator of other files
+                found, count = re.subn(pattern, new, _DOT.sub("/", name) if dotted else name.replace("/", "."))
+                found = found if dotted else _DOT.sub("/", found)
             if count:
+                name = found
                 self.unused.replaced(pattern)
         return name
 

@@ -51,16 +51,6 @@ def test_records_of_more_than_4_gigabytes_have_the_fields_of_zip64(tmp_path, mon
     assert milepost.load(tmp_path / "a.pt")["large"][-1] == 999
 
 
-def test_numbers_of_more_than_31_bits_are_written():
-    pickled = torch_writer._Pickled()
-    for number in (0, 255, 256, (1 << 31) - 1, 1 << 31, (1 << 63) - 1):
-        pickled._add_number(number)
-    import pickle
-
-    for part, number in zip(pickled._parts[1:], (0, 255, 256, (1 << 31) - 1, 1 << 31, (1 << 63) - 1), strict=True):
-        assert pickle.loads(b"\x80\x02" + part + b".") == number
-
-
 def test_a_state_dict_goes_into_its_module(tmp_path):
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     path = milepost.Checkpoint(net=net, optimizer=torch.optim.Adam(net.parameters())).write(tmp_path / "ckpt")

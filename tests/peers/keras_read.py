@@ -14,7 +14,6 @@ from tests.peers.library_texts import accept_own_texts
 from tests.peers.suite import Suite
 
 _PRIVATE = "It tests a private class or function of Keras."
-_OWN_METHODS = "milepost does not call `load_own_variables` and `load_assets` of a class for a file of Keras, as it does for its own."
 
 SUITE = Suite(
     title="Keras, reading",
@@ -48,12 +47,6 @@ SUITE = Suite(
         "*::test_load_model_rejects_extraction_bomb": "milepost extracts nothing from an archive.",
         "*::test_legacy_load_skips_missing_nested_containers": "It wants a warning of Keras. milepost restores every value of this file.",
         "*::test_remove_weights_only_saving_and_loading": "Keras copies a file from another machine. milepost reads files of this one.",
-    },
-    failing={
-        "*::test_compile_overridden_warnings_*": "The file has variables of an optimizer and no others, and the model has no optimizer. milepost raises an error, "
-        "and Keras restores nothing.",
-        "*::test_load_model_exception_raised_*": _OWN_METHODS,
-        "*::test_saving_custom_assets_and_variables": _OWN_METHODS,
     },
 )
 _NOT_OF_LAYERS = re.compile(r"(^|/)(optimizer|_loss_tracker|_compile_metrics|seed_generator)/")

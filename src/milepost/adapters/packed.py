@@ -9,6 +9,7 @@ from milepost.errors import MilepostError, MismatchError, RefusedError, Unsuppor
 from milepost.graph.adapter import Adapter, Array, Value
 from milepost.plain_state.decoding import unpack
 from milepost.plain_state.encoding import TEXT, pack
+from milepost.plain_state.part import IS_STATE
 from milepost.tensor import DType
 from milepost.tensor.dtype import STRING
 
@@ -37,6 +38,9 @@ class PackedAdapter(Adapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         return (Value(TEXT, STRING, (), lambda: pack(self.state(obj))[TEXT]),)
+
+    def hints_to_save(self, obj: Any) -> Mapping[str, Array]:
+        return IS_STATE
 
     def values_to_save(self, obj: Any) -> Sequence[Value]:
         try:

@@ -1,7 +1,8 @@
 """Loads a checkpoint, or a file of another library, as a tree of values, without live objects.
 
 Lists, tuples, numbers and text come back as they were saved if the object graph names their types, as it does for trees of `save` and for
-plain values of a `Checkpoint`. Every other object becomes a dict of its attributes, by name.
+plain values of a `Checkpoint`. An object whose state is plain data becomes this data. Every other object becomes a dict of its attributes, by
+name.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import Any, Final, Literal, Protocol
@@ -36,7 +38,7 @@ from milepost.foreign.torch_tensors import strides_of
 from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, values_of
 from milepost.graph.all_names import version_of
 from milepost.graph.hints import decode
-from milepost.graph.keys import VARIABLE_VALUE, unescape
+from milepost.graph.keys import STATE_DICT, VARIABLE_VALUE, unescape
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.graph.plain.values import from_saved
@@ -45,7 +47,8 @@ from milepost.graph.selection import selected
 from milepost.graph.trees.structure import NAMED_TUPLE, make_tuple, named_tuple_called
 from milepost.plain_state.arrays import Padding
 from milepost.plain_state.decoding import unpack
-from milepost.plain_state.part import PLAIN_PART
+from milepost.plain_state.encoding import TEXT
+from milepost.plain_state.part import PLAIN_PART, is_plain_state, is_state_of_object
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path
@@ -84,8 +87,8 @@ def load(
         progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
 
     Returns:
-        Dicts, lists, tuples, numbers, text and arrays. Arrays in what is saved as plain state, such as a dict with numbers as keys, are
-        of the library that they were saved from. Other objects are dicts, by names of attributes; the slot variables of an
+        Dicts, lists, tuples, numbers, text and arrays. Arrays in what is saved as plain state, such as a dict with numbers as keys or the
+        state of a scheduler, are of the library that they were saved from. Other objects are dicts, by names of attributes; the slot variables of an
         optimizer are in its dict under ``.OPTIMIZER_SLOT``, by name and path of the variable. A checkpoint of TensorFlow 1 is a dict
         by the names of variables. A value in several places is one object.
 
@@ -102,7 +105,20 @@ def load(
         >>> milepost.load(path, only="epoch")
         {'epoch': 3}
     """
-    return _loaded(path, arrays, mapped, _Selected(rename, ignore, only), storage, progress, {})
+    return _loaded(path, arrays, mapped, _Selected(rename, ignore, only), storage, progress, Beside())
+
+
+@dataclass
+class Beside:
+    """What is known of a tree beside its values, by the identities of these.
+
+    Attributes:
+        versions: The versions of modules, of the dicts that they have become.
+        states: Values that have no parts with names, because an object has them as its plain state.
+    """
+
+    versions: dict[int, int] = field(default_factory=dict)
+    states: set[int] = field(default_factory=set)
 
 
 def _loaded(
@@ -112,12 +128,12 @@ def _loaded(
     selected: _Selected,
     storage: Storage | None,
     progress: bool | Callable[[Progress], Any],
-    versions: dict[int, int],
+    beside: Beside,
 ) -> Any:
     """What `load` returns.
 
     Args:
-        versions: Gets the versions of modules, by the identities of the dicts that they have become.
+        beside: Gets what is known of the tree beside its values.
 
     The other arguments are those of `load`.
     """
@@ -131,7 +147,7 @@ def _loaded(
         make = partial(_array, reader, kind=kind, mapped=mapped, padding=Padding())
         new_name = selected if selected.selects else None
         return tree_of(
-            reader, new_name, lambda key, name, hints, read: make(key, hints), told, selected.warn_of_unused, versions
+            reader, new_name, lambda key, name, hints, read: make(key, hints), told, selected.warn_of_unused, beside
         )
 
 
@@ -205,7 +221,7 @@ def tree_of(
     make_array: MakeArray,
     told: Reporter | None = None,
     all_named: Callable[..., object] = _no_warning,
-    versions: dict[int, int] | None = None,
+    beside: Beside | None = None,
 ) -> Any:
     """The contents of an open checkpoint as a tree.
 
@@ -214,7 +230,7 @@ def tree_of(
         new_name: Gives names to values. None if all keep theirs.
         make_array: Returns the array for a tensor.
         told: Counts the progress.
-        versions: As for `_loaded`.
+        beside: As for `_loaded`.
         all_named: Is called with the reader, and with ``dotted`` as for ``new_name``, when all values have their names.
 
     Raises:
@@ -247,7 +263,7 @@ def tree_of(
         graph, _ = renamed(found.graph, new_name, others=new_name.knows_others)
         variables = found.variables
         all_named(reader)
-    objects = _Objects(graph, reader, make, variables, {} if versions is None else versions)
+    objects = _Objects(graph, reader, make, variables, beside or Beside())
     with in_one_stage(told, saved_sizes(reader, objects.keys())):
         tree = objects.tree()
     is_single = isinstance(tree, dict) and tree.keys() == {SINGLE} and graph.nodes[0].python == "dict"
@@ -278,7 +294,8 @@ def to_state_dict(
         progress: As for `load`.
 
     Returns:
-        The values, in the order of the file. Members of lists and tuples are named by their positions. If there are modules of PyTorch among
+        The values, in the order of the file. Members of lists and tuples are named by their positions. The plain state of an object, such as the
+        extra state of a module, is one value. If there are modules of PyTorch among
         the objects, and the arrays are of PyTorch, it is an `OrderedDict` that has their versions in ``_metadata``, as ``state_dict()`` has.
 
     Raises:
@@ -291,16 +308,16 @@ def to_state_dict(
         >>> milepost.to_state_dict(path, only="model", rename={"model": ""})
         {'layers.0.weight': array([1., 1.])}
     """
-    versions: dict[int, int] = {}
-    tree = _loaded(path, arrays, False, _Selected(rename, ignore, only), storage, progress, versions)
+    beside = Beside()
+    tree = _loaded(path, arrays, False, _Selected(rename, ignore, only), storage, progress, beside)
     flat: dict[str, Any] = {}
     named: dict[str, dict[str, int]] = {}
     pending: list[tuple[str, Any]] = [("", tree)]
     while pending:
         name, value = pending.pop()
-        if id(value) in versions:
-            named[name] = {"version": versions[id(value)]}
-        if isinstance(value, (Mapping, list, tuple)):
+        if id(value) in beside.versions:
+            named[name] = {"version": beside.versions[id(value)]}
+        if isinstance(value, (Mapping, list, tuple)) and id(value) not in beside.states:
             pairs = list(value.items() if isinstance(value, Mapping) else enumerate(value))
             pending += [(f"{name}{separator}{each}" if name else str(each), below) for each, below in reversed(pairs)]
             continue
@@ -412,7 +429,7 @@ class _Objects:
         reader: The open checkpoint.
         make: Makes an array of a tensor.
         variables: By node, the values of variables that are not in the graph, although their slot variables are.
-        versions: As for `_loaded`.
+        beside: As for `_loaded`.
     """
 
     def __init__(
@@ -421,11 +438,11 @@ class _Objects:
         reader: BundleReader,
         make: _Make,
         variables: Mapping[int, Sequence[SavedValue]],
-        versions: dict[int, int],
+        beside: Beside,
     ) -> None:
         self._nodes = graph.nodes
         self._variables = variables
-        self._versions = versions
+        self._beside = beside
         self._padding = Padding()
         self._reader = reader
         self._make = make
@@ -458,7 +475,7 @@ class _Objects:
                 if below or not node.values:
                     container = self._made[number] = self._container(node)
                     if node.hints and (version := version_of(node)) is not None:
-                        self._versions[id(container)] = version
+                        self._beside.versions[id(container)] = version
                     pending += [(number, True), *((each, False) for each in reversed(below))]
                 else:
                     self._made[number] = self._leaf(node)
@@ -486,26 +503,57 @@ class _Objects:
             return
         for edge in node.children:
             child = self._made[edge.node]
-            if edge.name == ATTRIBUTES and isinstance(container, OrderedDict) and isinstance(child, dict):
+            if edge.name == STATE_DICT and self._is_account(node, edge.node):
+                self._add_account(container, child)
+            elif edge.name == ATTRIBUTES and isinstance(container, OrderedDict) and isinstance(child, dict):
                 vars(container).update(child)
             else:
                 container[edge.name] = child
+        if is_state_of_object(node):
+            container.setdefault(TEXT, self._state(node))
+            return
         for value in node.values:
             container.setdefault(unescape(value.name), self._make(value.key, unescape(value.name)))
 
     def _leaf(self, node: Node) -> Any:
+        if is_plain_state(node):
+            return self._state(node)
         names = {unescape(value.name): value for value in node.values}
-        if node.python == PLAIN_PART:
-            try:
-                return unpack({name: self._reader.read(value.key) for name, value in names.items()}, self._padding)
-            except MilepostError as error:
-                raise error.with_context(key=node.values[0].key, file=self._reader.prefix) from error.__cause__
         if len(names) > 1:
             return {name: self._make(value.key, name) for name, value in names.items()}
         ((name, value),) = names.items()
         if node.python in PLAIN_TYPES:
             return self._plain(node.python, value)
         return self._make(value.key, name, decode(node.hints))
+
+    def _state(self, node: Node) -> Any:
+        """The plain state of an object, or a part of a tree that is plain state."""
+        arrays = {unescape(value.name): self._reader.read(value.key) for value in node.values}
+        try:
+            state = unpack(arrays, self._padding)
+        except MilepostError as error:
+            raise error.with_context(key=node.values[0].key, file=self._reader.prefix) from error.__cause__
+        if node.python != PLAIN_PART:
+            self._note_whole(state)
+        return state
+
+    def _note_whole(self, state: Any) -> None:
+        if type(state) is not tuple or state:  # the empty tuple is one object, wherever it is
+            self._beside.states.add(id(state))
+
+    def _is_account(self, node: Node, child: int) -> bool:
+        """Whether a child of a module is what it adds to its ``state_dict()``."""
+        return is_state_of_object(self._nodes[child]) and version_of(node) is not None
+
+    def _add_account(self, module: dict[str, Any], account: dict[str, Any]) -> None:
+        """Adds what a module has in its ``state_dict()`` by code of its own: values by names with dots."""
+        for path, value in account.items():
+            *above, name = path.split(".")
+            holder = module
+            for each in above:
+                holder = holder.setdefault(each, {})
+            holder[name] = value
+            self._note_whole(value)
 
     def _plain(self, python: str, value: SavedValue) -> Any:
         try:

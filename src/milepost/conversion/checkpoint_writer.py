@@ -1,4 +1,8 @@
-"""Writes checkpoints of milepost: the values of any file as a tree of dicts and lists, as `milepost.save` writes it."""
+"""Writes checkpoints of milepost.
+
+The source's own object graph is written again, so lists, slot variables and plain state are what they were. The values of a file without one
+become a tree of dicts and lists, as `milepost.save` writes it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,20 @@ from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
 from milepost.checkpoint.load_tree import tree_of
 from milepost.checkpoint.save_tree import is_one_part, save
+from milepost.conversion import tensorflow_writer
 from milepost.conversion.names import Naming
+from milepost.conversion.plan import Exported
 from milepost.conversion.streamed import Source, StreamedArray
 from milepost.conversion.tensorflow_writer import checkpoint_files
+from milepost.engine.load import read_object_graph
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.sharding import MaxShardSizePolicy
 from milepost.foreign import ForeignReader
-from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE
+from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.rekeyed import rekeyed
+from milepost.graph.renaming import renamed
+from milepost.graph.selection import selected
 from milepost.graph.trees.structure import is_tuple, make_tuple
 
 
@@ -35,6 +46,29 @@ def write(target: str, reader: BundleReader, names: Naming, most: int | None) ->
         CorruptCheckpointError: Some bytes of the checkpoint are damaged.
         UnsupportedError: Two values would have the same name.
     """
+    graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
+    return (
+        _write_tree(target, reader, names, most) if graph is None else _write_graph(target, reader, graph, names, most)
+    )
+
+
+def _write_graph(target: str, reader: BundleReader, graph: ObjectGraph, names: Naming, most: int | None) -> list[str]:
+    """Writes the objects of a checkpoint."""
+    kept = selected(graph, names.takes, names.ignores).graph
+    kept, _ = renamed(kept, names, others=names.knows_others)
+    kept, moved = rekeyed(kept)
+    tensors = []
+    for key in sorted(set(reader.keys()) - {OBJECT_GRAPH}):
+        path, marker, local = key.partition(ATTRIBUTES)
+        if path in moved or key == METADATA:
+            spec = reader.spec(key)
+            tensors.append(Exported(f"{moved.get(path, path)}{marker}{local}", key, spec, spec))
+    alignment = CheckpointOptions().data_alignment
+    return tensorflow_writer.write(target, tensors, most, reader, graph=kept.serialize(), alignment=alignment)
+
+
+def _write_tree(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:
+    """Writes values by names."""
     source = Source(reader)
     unread = reader.unread if isinstance(reader, ForeignReader) else ()
 

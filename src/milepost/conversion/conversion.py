@@ -14,8 +14,8 @@ from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.short_names import name_of
 from milepost.conversion import checkpoint_writer, orbax_writer
-from milepost.conversion.formats import FORMATS, KERAS, WRITERS, format_of
-from milepost.conversion.keras_names import names_by_key
+from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, WRITERS, format_of
+from milepost.conversion.keras_names import KerasNames, keras_names
 from milepost.conversion.names import GivenNames, Naming, NewNames
 from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, planned
@@ -93,8 +93,8 @@ def convert(
         source: Any path that `milepost.Checkpoint.restore` accepts, or a directory, whose latest checkpoint is read.
         target: What to write, on this machine. Missing directories are made for a checkpoint of milepost only.
         format: The format. By default the ending of ``target`` says it: ``.safetensors``; ``.pt``, ``.pth`` and ``.bin`` for a
-            state dict as ``torch.save`` writes it (``"torch"``); ``.npz``; ``.weights.h5`` for Keras 3 (``"keras"``, which needs
-            h5py). A path without an ending, or with ``.ckpt``, means ``"checkpoint"``, the prefix of a checkpoint of milepost; another ending is an
+            state dict as ``torch.save`` writes it (``"torch"``); ``.npz``; ``.weights.h5``, or ``.weights.json`` with several files, for Keras 3
+            (``"keras"``, which needs h5py). A path without an ending, or with ``.ckpt``, means ``"checkpoint"``, the prefix of a checkpoint of milepost; another ending is an
             error. ``"orbax"`` is a directory, and ``"tensorflow1"`` the prefix of a checkpoint by names, without an object graph.
         rename: New names of saved values, as for `milepost.Checkpoint.restore`. ``{"model": ""}`` takes the first name away.
         ignore: Saved or new names of values to leave out. A name stands for everything below it, too; ``*`` stands for any text.
@@ -104,7 +104,8 @@ def convert(
         dtype: The element type that floating-point numbers get, such as ``"bfloat16"``; not for ``"checkpoint"``. A finite number that
             it cannot hold is an error.
         max_shard_size: Write several files of at most so many bytes of tensors, for ``"safetensors"`` and ``"torch"`` with an index as
-            the libraries of Hugging Face read it, for ``"tensorflow1"`` and ``"checkpoint"`` as data files.
+            the libraries of Hugging Face read it, for ``"keras"`` with an index as Keras reads it, for ``"tensorflow1"`` and
+            ``"checkpoint"`` as data files.
         overwrite: Whether what is there is replaced: all files of ``target``, in whatever number of files it was written before.
         partial: Whether values that the format cannot hold may be left out; the result names them. Otherwise they are an error.
         model: For ``"keras"``: the program's model of Keras 3, after it was built, by which Keras names the variables in the file. If the
@@ -145,7 +146,7 @@ def convert(
     if model is not None:
         if form != KERAS:
             raise wrong("model", model, f"None, since the names in a file of {form} are those of the checkpoint")
-        names = names_by_key(opened, _as_checkpoint(model), translation, files)
+        names = keras_names(opened, _as_checkpoint(model), translation, files)
     wanted = Wanted(
         target,
         form,
@@ -169,7 +170,7 @@ class Wanted:
     """What a conversion is to write.
 
     Args:
-        names: The names of values in the new file by their keys, if they are known beforehand; the translation is not asked for them.
+        names: The names of values in the new file, if they are known beforehand; the translation is not asked for them.
 
     All other arguments are those of `convert`.
 
@@ -188,14 +189,14 @@ class Wanted:
         max_shard_size: int | None = None,
         overwrite: bool = False,
         partial: bool = False,
-        names: Mapping[str, str] | None = None,
+        names: KerasNames | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         # a directory may be named with a separator at its end
         check_has_file_name(
             "target", target if format != _DIRECTORY else os.path.normpath(target) if target else target
         )
-        self.names = None if names is None else {name_of(key): name for key, name in names.items()}
+        self.names = names
         self.target = target
         self.format = format
         self.translation = translation
@@ -237,8 +238,9 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
     """
     writer = wanted.writer
     names: Naming
+    members, with_assets = ({}, []) if wanted.names is None else wanted.names.members(reader)
     if wanted.names is not None:
-        names = GivenNames(wanted.names)
+        names = GivenNames({name_of(key): name for key, name in wanted.names.variables.items()})
     else:
         names = NewNames(wanted.translation, dotted=isinstance(reader, ForeignReader) and reader.packs)
     if writer is None:
@@ -256,12 +258,14 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
             nests=writer.nests,
             dots=wanted.dots,
             dtype=wanted.dtype,
+            problem_of_state=writer.problem_of_state,
+            members=members,
         )
         paths = writer.paths(wanted.target, export.tensors, wanted.max_shard_size)
     names.warn_of_unused(reader)
     if export.left_out and not (wanted.partial and export.tensors):
         raise _cannot_hold(reader, wanted, export)
-    if export.unwanted and not export.tensors:
+    if export.unwanted and not export.tensors and wanted.names is None:
         raise UnsupportedError(
             "there is no value to write; nothing was written",
             file=reader.prefix,
@@ -277,7 +281,9 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
             written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size)
         else:
             given = (
-                {**wanted.given, "versions": export.versions} if writer.has_versions and wanted.dots else wanted.given
+                {**wanted.given, "versions": export.versions}
+                if writer.problem_of_state and wanted.dots
+                else wanted.given
             )
             written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader, **given)
     for each in set(old).difference(written):
@@ -290,7 +296,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         {tensor.name: str(tensor.spec) for tensor in export.tensors},
         export.left_out,
         export.unwanted,
-        _not_carried_over(reader, export, wanted.format),
+        _not_carried_over(reader, export, wanted.format, with_assets),
         wanted.format in _OF_NAMES and _is_nested(reader) and any("/" in tensor.name for tensor in export.tensors),
         {tensor.name: tensor.rounded for tensor in export.tensors if tensor.rounded},
     )
@@ -318,18 +324,22 @@ def _is_nested(reader: BundleReader) -> bool:
     return OBJECT_GRAPH in reader
 
 
-def _not_carried_over(reader: BundleReader, export: Export, to: str) -> list[str]:
+def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets: Sequence[str]) -> list[str]:
     """What a source has beside values and the new file does not."""
     found = []
-    if not isinstance(reader, ForeignReader):
+    if with_assets:
+        found.append(f"what layers have saved by save_assets(): {_listed(with_assets)}")
+    if not isinstance(reader, ForeignReader) and (to != CHECKPOINT or OBJECT_GRAPH not in reader):
         beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
         found += [what for key, what in beside if key in reader]
-    if export.not_arrays and to != "checkpoint":
-        more = ", ..." if len(export.not_arrays) > _MOST_LISTED else ""
-        found.append(
-            f"what no array can hold, such as None: {', '.join(map(called, export.not_arrays[:_MOST_LISTED]))}{more}"
-        )
+    if export.not_arrays and to != CHECKPOINT:
+        found.append(f"what no array can hold, such as None: {_listed(export.not_arrays)}")
     return found
+
+
+def _listed(keys: Sequence[str]) -> str:
+    more = ", ..." if len(keys) > _MOST_LISTED else ""
+    return f"{', '.join(map(called, keys[:_MOST_LISTED]))}{more}"
 
 
 def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> UnsupportedError:

@@ -37,6 +37,7 @@ _ENDINGS: Final = {
     ".bin": "torch",
     ".npz": "npz",
     ".weights.h5": "keras",
+    keras_writer.INDEX: "keras",
 }
 _LIKE_AN_ENDING: Final = re.compile(r"(?<=.)\.(?!ckpt(-[0-9]+)?$)[A-Za-z][A-Za-z0-9_]*$")
 """A name with an ending is hardly meant as the prefix of a checkpoint. TensorFlow's usual prefixes end in ``.ckpt``, with a number or without."""

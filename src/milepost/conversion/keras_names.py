@@ -9,8 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from milepost.bundle import BundleReader
+from milepost.bundle.memory import Array
 from milepost.checkpoint.checkpoint import Checkpoint, view_of
 from milepost.engine.load import matched_values
 from milepost.engine.options import CheckpointOptions
@@ -18,18 +20,56 @@ from milepost.engine.translation import Translation
 from milepost.errors import MismatchError, UnsupportedError, importing
 from milepost.graph.adapter import adapter_during
 from milepost.graph.contract.operation import Operation
+from milepost.graph.keys import ATTRIBUTES
 from milepost.graph.traversal import live_children
 from milepost.storage import Storage
 
 _OPTIMIZER: Final = "optimizer/"
 """What the names of an optimizer's variables begin with."""
+_VARIABLES: Final = "vars"
 _MOST_LISTED: Final = 5
 
 
-def names_by_key(
+class KerasNames(NamedTuple):
+    """The names that Keras has for saved values.
+
+    Attributes:
+        variables: The names of variables, by keys.
+        stores: By keys of what a user's class has saved by ``save_own_variables`` and ``save_assets``, the path of its variables in the file.
+    """
+
+    variables: dict[str, str]
+    stores: dict[str, str]
+
+    def members(self, reader: BundleReader) -> tuple[dict[str, list[tuple[str, Array]]], list[str]]:
+        """What is in these stores beside variables: by the key of the store, the arrays with their names in the file; and the keys of the stores
+        that have assets too, for which a file of weights has no place.
+
+        Args:
+            reader: The open checkpoint.
+
+        Raises:
+            CorruptCheckpointError: A store is damaged.
+        """
+        with importing():
+            from milepost.adapters.keras.own_state import stored_in
+
+        known = {*self.variables.values()}
+        found: dict[str, list[tuple[str, Array]]] = {}
+        with_assets = []
+        for key, path in self.stores.items():
+            stored, assets = stored_in(reader.read(key).item())
+            named = [(f"{path}/{local}", array) for local, array in stored.items()]
+            found[key] = [(name, array) for name, array in named if name not in known]
+            if assets:
+                with_assets.append(key)
+        return found, with_assets
+
+
+def keras_names(
     path: str, checkpoint: Checkpoint, translation: Translation, storage: Storage | None = None
-) -> dict[str, str]:
-    """The names that Keras has for saved values, by their keys.
+) -> KerasNames:
+    """The names that Keras has for saved values.
 
     No live object changes, but that the optimizer of the model is built. Variables of the optimizer have names if all of them were saved.
 
@@ -45,19 +85,15 @@ def names_by_key(
     """
     model = _model_of(checkpoint)
     with importing():
-        from milepost.adapters.keras.own_files import unbuilt_layer, variables_by_path
+        from milepost.adapters.keras.own_files import own_objects_by_path, unbuilt_layer, variables_by_path
+        from milepost.adapters.keras.own_state import OWN_STATE
 
-    if all(name.startswith(_OPTIMIZER) for name in variables_by_path(model)):
-        is_built = unbuilt_layer(model) is None
+    if all(name.startswith(_OPTIMIZER) for name in variables_by_path(model)) and unbuilt_layer(model) is not None:
         raise UnsupportedError(
-            "the model has no variables"
-            if is_built
-            else "the model has no variables yet, so Keras has no names for them",
+            "the model has no variables yet, so Keras has no names for them",
             key=type(model).__name__,
             file=path,
-            remedy="pass the model whose values are in the checkpoint: this one has layers without variables only"
-            if is_built
-            else "build the model before it is returned, for example by calling it on one batch",
+            remedy="build the model before it is returned, for example by calling it on one batch",
         )
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
@@ -71,15 +107,23 @@ def names_by_key(
             remedy="restore it into the model, and call model.save_weights() of Keras",
         )
     keys: dict[int, str] = {}
+    own: dict[int, str] = {}
     for key, live in matches:
-        keys.setdefault(id(live), key)
+        (own if key.endswith(f"{ATTRIBUTES}{OWN_STATE}") else keys).setdefault(id(live), key)
     live_variables = variables_by_path(model)
     wanted = {name: each for name, each in live_variables.items() if not name.startswith(_OPTIMIZER)}
     of_optimizer = {name: each for name, each in live_variables.items() if name.startswith(_OPTIMIZER)}
     _require(wanted, keys, translation, path)
     if all(id(each) in keys for each in of_optimizer.values()):
         wanted |= of_optimizer
-    return {keys[id(each)]: name for name, each in wanted.items() if id(each) in keys}
+    return KerasNames(
+        {keys[id(each)]: name for name, each in wanted.items() if id(each) in keys},
+        {
+            own[id(each)]: f"{path}/{_VARIABLES}" if path else _VARIABLES
+            for path, each in own_objects_by_path(model).items()
+            if id(each) in own
+        },
+    )
 
 
 def _require(wanted: Mapping[str, Any], keys: Mapping[int, str], translation: Translation, path: str) -> None:

@@ -1,10 +1,17 @@
-"""Writes ``.weights.h5`` files of Keras 3 by means of h5py. `milepost.foreign.keras_files` describes the format.
+"""Writes ``.weights.h5`` files of Keras 3 by means of h5py, one or several with their index. `milepost.foreign.keras_files` describes the formats.
+
+::
+
+    model.weights.json  ->  model_00000.weights.h5  model_00001.weights.h5 ...  model.weights.json
 
 h5py makes the groups and says where the elements of each variable belong; they are written there after it has closed the file.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Sequence
 from typing import Any, BinaryIO, Final
 
@@ -13,12 +20,17 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.coding.utf8 import utf8
 from milepost.conversion.chunks import little_endian
+from milepost.conversion.divided import parts_of
 from milepost.conversion.output_file import replaced
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
+from milepost.errors import UnsupportedError
 from milepost.foreign.hdf5 import import_h5py
 from milepost.tensor import DType
 
+INDEX: Final = ".weights.json"
+"""The ending of the index of several files."""
+_ENDING: Final = ".weights.h5"
 _VARIABLES: Final = "vars"
 _BFLOAT16: Final = "bfloat16"
 _REMEDY: Final = (
@@ -43,11 +55,55 @@ def _problem(tensor: Exported) -> str | None:
 
 
 def _paths(target: str, tensors: Sequence[Exported], most: int | None) -> list[str]:
+    if target.endswith(INDEX):
+        return [*(_part(target, number) for number in range(len(parts_of(tensors, most)))), target]
+    if most is not None:
+        raise UnsupportedError(
+            "Keras finds weights in several files by their index; nothing was written",
+            file=target,
+            expected=f"the name of an index, which ends in {INDEX}",
+            found="the name of one file, and max_shard_size",
+            remedy=f"write FILE{INDEX}, or leave max_shard_size out",
+        )
     return [target]
+
+
+def _part(index: str, number: int) -> str:
+    return f"{index.removesuffix(INDEX)}_{number:05}{_ENDING}"
+
+
+def _present(target: str) -> list[str]:
+    if not target.endswith(INDEX):
+        return [target] if os.path.isfile(target) else []
+    directory, name = os.path.split(target.removesuffix(INDEX))
+    part = re.compile(rf"{re.escape(name)}_\d{{5,}}{re.escape(_ENDING)}")
+    listed = sorted(os.listdir(directory or os.curdir)) if os.path.isdir(directory or os.curdir) else []
+    found = [os.path.join(directory, each) for each in listed if part.fullmatch(each)]
+    return [*([target] if os.path.isfile(target) else []), *found]
 
 
 def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: BundleReader) -> list[str]:
     h5py = import_h5py(target)
+    if not target.endswith(INDEX):
+        _write_one(h5py, target, tensors, reader)
+        return [target]
+    written = []
+    places: dict[str, list[str]] = {}
+    for number, part in enumerate(parts_of(tensors, most)):
+        written.append(_part(target, number))
+        _write_one(h5py, written[-1], part, reader)
+        for path in dict.fromkeys(tensor.name.rpartition("/")[0] for tensor in part):
+            places.setdefault(f"/{path}", []).append(os.path.basename(written[-1]))
+    index = {
+        "metadata": {"total_size": sum(tensor.spec.nbytes for tensor in tensors)},
+        "weight_map": {path: names[0] if len(names) == 1 else names for path, names in places.items()},
+    }
+    with replaced(target) as file:
+        file.write(json.dumps(index, indent=4).encode())
+    return [*written, target]
+
+
+def _write_one(h5py: Any, target: str, tensors: Sequence[Exported], reader: BundleReader) -> None:
     with replaced(target) as file:
         places = _write_structure(h5py, file, tensors)
         for tensor, place in zip(tensors, places, strict=True):
@@ -55,7 +111,6 @@ def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: B
                 file.seek(place)
                 for chunk in tensor.chunks(reader):
                     file.write(little_endian(chunk, tensor.spec.dtype))
-    return [target]
 
 
 def _write_structure(h5py: Any, file: BinaryIO, tensors: Sequence[Exported]) -> list[int | None]:
@@ -79,5 +134,7 @@ def _write_structure(h5py: Any, file: BinaryIO, tensors: Sequence[Exported]) -> 
     return places
 
 
-WRITER: Final = Writer("keras", _accepts, _paths, _write, _problem, nests=True, remedy=_REMEDY)
+WRITER: Final = Writer(
+    "keras", _accepts, _paths, _write, _problem, nests=True, divides=True, present=_present, remedy=_REMEDY
+)
 """The format."""

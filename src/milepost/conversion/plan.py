@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,32 +15,35 @@ from milepost.bundle.memory import Array
 from milepost.checkpoint.short_names import name_of
 from milepost.conversion.chunks import chunks_of
 from milepost.conversion.names import Naming
+from milepost.conversion.states import END as END_OF_STATE
+from milepost.conversion.states import State, states_in_file, states_of, tensor_of
 from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.graph.all_names import all_names, version_of
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE
+from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.values import SPEC_OF_NONE
-from milepost.plain_state.encoding import TEXT
 from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING
 
 _A_SLASH: Final = re.compile(r"(?<!\.)((?:\.\.)*)\.S")
 """A slash in the name of a level, as keys have it."""
 _STANDS_FOR_IT: Final = "\ue000"
-_STATE: Final = f"{ATTRIBUTES}{TEXT}"
-"""The end of the key of the text of plain state."""
+_NO_STATE: Final = object()
 
 
 @dataclass(slots=True)
 class Exported:
-    """A tensor to write.
+    """A tensor to write, or plain state.
 
     Attributes:
         name: Its name in the new file.
         key: Its key in the checkpoint.
         saved: Its element type and shape there.
         spec: Its element type and shape in the new file.
+        array: Its elements, if they are not to be read from the checkpoint because they are a part of plain state.
+        state: Plain state that is no tensor. ``spec`` is that of text then.
         rounded: The largest relative error of its conversion to another element type, of what was converted so far.
     """
 
@@ -48,7 +51,14 @@ class Exported:
     key: str
     saved: TensorSpec
     spec: TensorSpec
+    array: Array | None = None
+    state: Any = _NO_STATE
     rounded: float = 0.0
+
+    @property
+    def is_state(self) -> bool:
+        """Whether this is plain state, and no tensor."""
+        return self.state is not _NO_STATE
 
     def chunks(self, reader: BundleReader) -> Iterator[Array]:
         """Its elements in the type of the new file; each array is valid until the next one is read.
@@ -56,7 +66,7 @@ class Exported:
         Raises:
             MismatchError: A number would be lost by the conversion to another type.
         """
-        for chunk in chunks_of(reader, self.key):
+        for chunk in chunks_of(reader, self.key) if self.array is None else [self.array.reshape(-1)]:
             yield self.converted(chunk, reader.prefix)
 
     def converted(self, elements: Array, file: str) -> Array:
@@ -84,7 +94,7 @@ class Export:
     """What becomes of the tensors of a checkpoint.
 
     Attributes:
-        tensors: Those to write.
+        tensors: Those to write, and the plain state to write.
         left_out: Those that stay behind because the format cannot hold them, with the reason, by key.
         unwanted: The keys of those that the user leaves out.
         not_arrays: The keys of what no array can hold: None, and empty lists and dicts of a file of another library.
@@ -97,28 +107,6 @@ class Export:
     not_arrays: list[str] = field(default_factory=list)
     versions: dict[str, int] = field(default_factory=dict)
 
-    def other_keys(self, reader: BundleReader, called: Callable[[str], str | None]) -> dict[str, list[str]]:
-        """The keys that tensors would have if their objects were known by another of their names, by key. Finds the versions of modules, too.
-
-        Args:
-            reader: The open checkpoint.
-            called: Returns the new name of a value, by its key.
-        """
-        graph = read_object_graph(reader)
-        found: dict[str, list[str]] = {}
-        if graph is None:
-            return found
-        for number, paths in all_names(graph).items():
-            node = graph.nodes[number]
-            for value in node.values if len(paths) > 1 else ():
-                _, marker, local = value.key.partition(ATTRIBUTES)
-                found[value.key] = [f"{path}{marker}{local}" for path in paths[1:]]
-            version = version_of(node)
-            if version is not None:
-                names = [name for path in paths if (name := called(path)) is not None]
-                self.versions.update(dict.fromkeys(names, version))
-        return found
-
 
 def planned(
     reader: BundleReader,
@@ -130,6 +118,8 @@ def planned(
     nests: bool = False,
     dots: bool = False,
     dtype: DType | None = None,
+    problem_of_state: Callable[[Any], str | None] | None = None,
+    members: Mapping[str, Iterable[tuple[str, Array]]] | None = None,
 ) -> Export:
     """Decides what to write.
 
@@ -142,54 +132,171 @@ def planned(
         nests: Whether no tensor can be below another one.
         dots: Whether names are separated by dots.
         dtype: The element type that floating-point numbers get; by default their own.
+        problem_of_state: As for `milepost.conversion.writer.Writer`.
+        members: Values of the checkpoint that hold arrays: by the key of the value, the arrays with their names in the new file.
 
     Raises:
         UnsupportedError: Two tensors would have the same name, or one would be below another one and cannot.
     """
-    export = Export()
-    taken: dict[str, str] = {}
+    planning = _Planning(reader, names, accepts, problem, dots=dots, dtype=dtype, problem_of_state=problem_of_state)
+    export = planning.export
+    graph = None
     if isinstance(reader, ForeignReader):
-        for key, kind in reader.objects.items():
-            if names(key) is None:
-                export.unwanted.append(key)
-            else:
-                export.left_out[key] = f"an object of {kind}, which milepost does not read"
-        export.not_arrays += [key for key in reader.not_arrays if names(key) is not None]
-
-    def called(key: str) -> str | None:
-        return _dotted(names, key) if dots else names(name_of(key))
-
-    others = export.other_keys(reader, called) if names.knows_others and not isinstance(reader, ForeignReader) else {}
-    keys = sorted(reader.keys())
-    states = () if accepts(STRING) else {path for key in keys if (path := key.removesuffix(_STATE)) != key}
-    for key in keys:
+        planning.plan_objects(reader)
+    elif names.knows_others or any(key.endswith(END_OF_STATE) for key in reader.keys()):  # noqa: SIM118 - a reader is not a mapping
+        graph = read_object_graph(reader)
+    if graph is not None:
+        planning.plan_graph(graph, with_states=not accepts(STRING))
+    for key, arrays in (members or {}).items():
+        planning.done.add(key)
+        for name, array in arrays:
+            planning.add_array(name, f"{key}/{name}", array)
+    for key in sorted(set(reader.keys()) - planning.done):
         saved = reader.spec(key)
-        if key in (OBJECT_GRAPH, METADATA):
-            continue
-        new = [name for each in (key, *others.get(key, ())) if (name := called(each)) is not None]
+        new = planning.names_of(key)
         if not new:
             export.unwanted.append(key)
-            continue
-        if saved == SPEC_OF_NONE and key in nones():
+        elif saved == SPEC_OF_NONE and key in nones():
             export.not_arrays.append(name_of(key))
-            continue
-        if states and key.partition(ATTRIBUTES)[0] in states:
-            export.left_out[key] = "a part of plain state, such as extra state of a module"
-            continue
-        wanted = dtype if dtype is not None and is_real(saved.dtype) else saved.dtype
-        for name in dict.fromkeys(new):
-            tensor = Exported(name, key, saved, TensorSpec(wanted, saved.shape))
-            reason = _reason(wanted, accepts) if not accepts(wanted) else problem(tensor)
-            if reason is not None:
-                export.left_out[key] = reason
-                continue
-            other = taken.setdefault(name, key)
-            if other != key:
-                raise _clash("two tensors would have the same name", name, reader, f"{other!r} and {key!r}")
-            export.tensors.append(tensor)
+        else:
+            for name in new:
+                planning.add(Exported(name, key, saved, planning.wanted(saved)))
+    export.tensors.sort(key=lambda tensor: tensor.key)
     if nests:
-        _check_nesting(taken, reader)
+        _check_nesting(planning.taken, reader)
     return export
+
+
+class _Planning:
+    """The planning of a conversion. Arguments are those of `planned`.
+
+    Attributes:
+        export: What was decided.
+        taken: The key of each new name.
+        done: The keys for which there is nothing left to decide.
+    """
+
+    def __init__(
+        self,
+        reader: BundleReader,
+        names: Naming,
+        accepts: Callable[[DType], bool],
+        problem: Callable[[Exported], str | None],
+        *,
+        dots: bool,
+        dtype: DType | None,
+        problem_of_state: Callable[[Any], str | None] | None,
+    ) -> None:
+        self._reader = reader
+        self._names = names
+        self._accepts = accepts
+        self._problem = problem
+        self._dots = dots
+        self._dtype = dtype
+        self._problem_of_state = problem_of_state
+        self._others: dict[str, list[str]] = {}
+        self.export = Export()
+        self.taken: dict[str, str] = {}
+        self.done = {OBJECT_GRAPH, METADATA}
+
+    def plan_objects(self, reader: ForeignReader) -> None:
+        """Decides what becomes of the objects in a file of another library that are not read, and of what no array can hold."""
+        for key, kind in reader.objects.items():
+            if self._names(key) is None:
+                self.export.unwanted.append(key)
+            else:
+                self.export.left_out[key] = f"an object of {kind}, which milepost does not read"
+        states = dict(states_in_file(reader))
+        for key, state in states.items():
+            self.done.update(state.keys)
+            self._plan_state(state, [key])
+        inside = tuple(f"{key}/" for key in states)
+        self.export.not_arrays += [
+            key
+            for key in reader.not_arrays
+            if key not in states and not key.startswith(inside) and self._names(key) is not None
+        ]
+
+    def plan_graph(self, graph: ObjectGraph, *, with_states: bool) -> None:
+        """Finds the other names of objects, and the versions of modules.
+
+        Args:
+            graph: The object graph.
+            with_states: Whether to decide what becomes of plain state, too.
+        """
+        paths = all_names(graph) if self._names.knows_others else {}
+        for number, named in paths.items():
+            node = graph.nodes[number]
+            for value in node.values if len(named) > 1 else ():
+                _, marker, local = value.key.partition(ATTRIBUTES)
+                self._others[value.key] = [f"{path}{marker}{local}" for path in named[1:]]
+            version = version_of(node)
+            if version is not None:
+                called = [name for path in named if (name := self._called(path)) is not None]
+                self.export.versions.update(dict.fromkeys(called, version))
+        for number, state in states_of(self._reader, graph).items() if with_states else ():
+            self.done.update(state.keys)
+            self._plan_state(state, paths.get(number) or [state.keys[0].partition(ATTRIBUTES)[0]])
+
+    def _plan_state(self, state: State, paths: Sequence[str]) -> None:
+        is_wanted = False
+        for path in paths:
+            for part, value in () if self._names.ignores(path) else state.parts(path):
+                name = self._called(part)
+                if name is not None:
+                    is_wanted = True
+                    self._add_part(name, f"{part}{ATTRIBUTES}{VARIABLE_VALUE}", value, state)
+        if not is_wanted:
+            self.export.unwanted += state.keys
+
+    def _add_part(self, name: str, key: str, value: Any, state: State) -> None:
+        """Adds a tensor in plain state, or plain state."""
+        array = tensor_of(value)
+        if array is not None:
+            self.add_array(name, key, array)
+            return
+        if self._problem_of_state is None:
+            reason: str | None = "a part of plain state, such as extra state of a module"
+        else:
+            reason = self._problem_of_state(value)
+        spec = TensorSpec(STRING, ())
+        if reason is not None:
+            self.export.left_out.update(dict.fromkeys(state.keys, reason))
+        else:
+            self._take(name, key)
+            self.export.tensors.append(Exported(name, key, spec, spec, state=value))
+
+    def add_array(self, name: str, key: str, array: Array) -> None:
+        """Adds an array that is in memory."""
+        saved = TensorSpec(DType.of(array), array.shape)
+        self.add(Exported(name, key, saved, self.wanted(saved), array))
+
+    def wanted(self, saved: TensorSpec) -> TensorSpec:
+        """The element type and shape of a tensor in the new file."""
+        return TensorSpec(self._dtype, saved.shape) if self._dtype is not None and is_real(saved.dtype) else saved
+
+    def names_of(self, key: str) -> list[str]:
+        """The names of a tensor in the new file, each once."""
+        called = map(self._called, (key, *self._others.get(key, ())))
+        return list(dict.fromkeys(name for name in called if name is not None))
+
+    def _called(self, key: str) -> str | None:
+        return _dotted(self._names, key) if self._dots else self._names(name_of(key))
+
+    def add(self, tensor: Exported) -> None:
+        """Adds a tensor, or the reason why the format cannot hold it."""
+        dtype = tensor.spec.dtype
+        reason = self._problem(tensor) if self._accepts(dtype) else _reason(dtype, self._accepts)
+        if reason is not None:
+            self.export.left_out[tensor.key] = reason
+        else:
+            self._take(tensor.name, tensor.key)
+            self.export.tensors.append(tensor)
+
+    def _take(self, name: str, key: str) -> None:
+        other = self.taken.setdefault(name, key)
+        if other != key:
+            raise _clash("two tensors would have the same name", name, self._reader, f"{other!r} and {key!r}")
 
 
 def _dotted(names: Naming, key: str) -> str | None:

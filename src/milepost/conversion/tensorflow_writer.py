@@ -34,7 +34,32 @@ def _paths(target: str, tensors: Sequence[Exported], most: int | None) -> list[s
     return [index_path(target)]
 
 
-def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: BundleReader) -> list[str]:
+def write(
+    target: str,
+    tensors: Sequence[Exported],
+    most: int | None,
+    reader: BundleReader,
+    *,
+    graph: bytes | None = None,
+    alignment: int = 1,
+) -> list[str]:
+    """Writes a checkpoint.
+
+    Args:
+        target: Its prefix.
+        tensors: The tensors. Their names are keys.
+        most: The most bytes of a data file, or None.
+        reader: The open checkpoint to convert.
+        graph: The serialized object graph, if there is one.
+        alignment: Bytes; each tensor begins at a multiple of it.
+
+    Returns:
+        The files.
+
+    Raises:
+        CorruptCheckpointError: Some bytes of the checkpoint are damaged.
+        StorageError: The files cannot be written.
+    """
     parts = parts_of(tensors, most)
     source = Source(reader)
 
@@ -42,8 +67,10 @@ def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: B
         for shard, part in enumerate(parts):
             for tensor in part:
                 writer.add(tensor.name, source.array(tensor), tensor.spec.dtype, shard=shard)
+        if graph is not None:
+            writer.add(OBJECT_GRAPH, graph)
 
-    commit_bundle(LOCAL_STORAGE, target, fill, shards=len(parts))
+    commit_bundle(LOCAL_STORAGE, target, fill, shards=len(parts), alignment=alignment)
     return checkpoint_files(target)
 
 
@@ -53,5 +80,5 @@ def checkpoint_files(prefix: str) -> list[str]:
         return [index_path(prefix), *written.shard_paths]
 
 
-WRITER: Final = Writer("tensorflow1", _accepts, _paths, _write, _problem, divides=True)
+WRITER: Final = Writer("tensorflow1", _accepts, _paths, write, _problem, divides=True)
 """The format."""

@@ -25,16 +25,17 @@ from milepost.bundle.memory import Array
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
 from milepost.foreign.items import ROOT, Item, levels, packable, walked
 from milepost.foreign.keras_files import VOCABULARY, KerasFile
-from milepost.foreign.keras_variables import IDF_WEIGHTS, lookups_of, tokens_as, variables_of
+from milepost.foreign.keras_variables import IDF_WEIGHTS, lookups_of, own_states_of, own_value, tokens_as, variables_of
 from milepost.foreign.opaque import Name
-from milepost.foreign.optimizers import WHOLE, OptimizerState, is_optimizer_state
+from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
 from milepost.foreign.reader import ForeignReader, as_value, is_value
 from milepost.foreign.rebuilt import METADATA, kind_of, refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value, values_of
+from milepost.graph.all_names import is_named
 from milepost.graph.hints import encode
-from milepost.graph.keys import VARIABLE_VALUE, escape
+from milepost.graph.keys import STATE_DICT, VARIABLE_VALUE, escape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.plain_state.encoding import TEXT
@@ -113,10 +114,10 @@ class GraphBuilder:
         self._state_dict = reader.root
         self._drafts: list[_Draft] = []
         self._of_live: dict[int, int] = {}
-        self._with_dots: set[int] = set()
-        """The identities of items that are added under names with dots."""
-        self._with_vocabularies: set[str] = set()
-        """The keys of weights of tokens, which are added with the vocabularies."""
+        self._added: set[int] = set()
+        """The identities of items that are added under names with dots, or as what a module adds to its ``state_dict()``."""
+        self._with_own_objects: set[str] = set()
+        """The keys of weights of tokens, which are added with the vocabularies, and of what objects load by code of their own."""
         self._taken: dict[int, Stored] = {}
         self._optimizers: list[tuple[int, int, Item]] = []
         self.objects: dict[int, HeldObject] = {}
@@ -169,6 +170,7 @@ class GraphBuilder:
             found = variables_of(keras, item, self._live.objects[live])
             if found is not None:
                 self._add_vocabularies(keras, item, self._live.objects[live])
+                self._add_own_states(keras, item, self._live.objects[live], found)
                 self._add_of_keras(node, item, found)
                 return node
         if item.opaque is not None:
@@ -197,9 +199,9 @@ class GraphBuilder:
         if adapter.has_slots(obj) and is_optimizer_state(item):
             self._optimizers.append((node, live, item))
             return True
-        whole = self._edges[live].get(WHOLE) if "has_slots" in adapter.overrides else None
-        if whole is not None and WHOLE not in item.children:
-            below = self._drafts[node].children[WHOLE] = self._new(whole)
+        whole = self._edges[live].get(STATE_DICT) if STATE_DICT not in item.children else None
+        if whole is not None and "has_slots" in adapter.overrides:
+            below = self._drafts[node].children[STATE_DICT] = self._new(whole)
             self._add_packed(below, item)
             return True
         fitting = _fitting(item, adapter, obj)
@@ -215,8 +217,9 @@ class GraphBuilder:
         self._keep_what_is_newer(item, edges)
         renamed = self._parametrised(item, edges)
         self._add_with_dots(node, item, edges)
+        self._add_account(node, item, live)
         for name, child in item.children.items():
-            if id(child) in self._with_dots:
+            if id(child) in self._added:
                 continue
             if name in renamed:
                 self._add_parametrised(node, edges, renamed[name], child)
@@ -265,14 +268,42 @@ class GraphBuilder:
             found: Item | None = item
             for part in name.split("."):
                 found = None if found is None else found.children.get(part)
-            if found is not None and id(found) not in self._with_dots:
+            if found is not None and id(found) not in self._added:
                 self._drafts[node].children[name] = self._add(found, live)
-                self._with_dots.add(id(found))
+                self._added.add(id(found))
+
+    def _add_account(self, node: int, item: Item, live: int | None) -> None:
+        """Adds what a module has in its ``state_dict()`` by code of its own: values by names with dots, among those of its parameters."""
+        account = None if live is None or STATE_DICT in item.children else self._edges[live].get(STATE_DICT)
+        if live is None or account is None or not self._reader.packs:
+            return
+        if not is_named(self._live.adapters[live].hints_to_save(self._live.objects[live])):
+            return  # a dict that has an object under this name
+        adapter = self._live.adapters[account]
+        found: dict[str, Item] = {}
+        for name in adapter.state(self._live.objects[account]) if isinstance(adapter, PackedAdapter) else ():
+            below = item
+            number: int | None = live
+            for part in name.split("."):
+                child = below.children.get(part)
+                if child is None:
+                    break
+                below, number = child, None if number is None else self._edges[number].get(part)
+            else:
+                found[name] = below
+                if number is None:
+                    self._added.add(id(below))
+        if found:
+            place = self._drafts[node].children[STATE_DICT] = self._new(account)
+            content = {name: below.content for name, below in found.items()}
+            key = f"{item.key}/{STATE_DICT}" if item.key else STATE_DICT
+            values = packed(content, key, self._reader.kind)
+            self._add_values(place, {name: (f"{key}/{name}", each) for name, each in values.items()})
 
     def _add_of_keras(self, node: int, item: Item, variables: Mapping[str, Any]) -> None:
         """Adds the contents of a file of Keras below an item: values of live variables under these, all others under their own names."""
         for name, child in item.children.items():
-            if child.key in self._with_vocabularies:
+            if child.key in self._with_own_objects:
                 continue
             variable = variables.get(child.key) if isinstance(child.value, Stored) else None
             number = None if variable is None else self._numbers.get(id(variable))
@@ -302,14 +333,30 @@ class GraphBuilder:
             weights = _below(item, f"{path}/{IDF_WEIGHTS}")
             if _IDF_WEIGHTS in values and weights is not None:
                 added[_IDF_WEIGHTS] = weights.key, weights.value
-                self._with_vocabularies.add(weights.key)
+                self._with_own_objects.add(weights.key)
             self._add_values(self._node_of(number), added)
-        if keras.assets_left_out:
-            more = len(keras.assets_left_out) - _MOST_LISTED
+
+    def _add_own_states(self, keras: KerasFile, item: Item, obj: Any, variables: Mapping[str, Any]) -> None:
+        """Adds what classes have saved by code of their own, as the values that their objects have in a checkpoint."""
+        left_out = dict.fromkeys(keras.assets)
+        for state in own_states_of(keras, item, obj):
+            number = self._numbers.get(id(state.obj))
+            if number is None:
+                continue
+            store = {name: self._reader.read(child.key) for name, child in state.variables.items()}
+            assets = {path: keras.asset(name) for path, name in state.assets.items()} if keras.assets else None
+            for name in state.assets.values():
+                left_out.pop(name, None)
+            self._with_own_objects.update(child.key for child in state.variables.values() if child.key not in variables)
+            local, text = own_value(store, assets)
+            key = f"{state.key}/{local}" if state.key else local
+            self._add_values(self._node_of(number), {local: (key, text)})
+        if left_out:
+            more = len(left_out) - _MOST_LISTED
             warn(
-                f"{keras.path}: the assets of layers in this archive are not restored, except vocabularies: "
-                f"{', '.join(keras.assets_left_out[:_MOST_LISTED])}{f', and {more} more' if more > 0 else ''}; load the model with "
-                "keras.models.load_model(path), which calls load_assets() of the layers",
+                f"{keras.path}: some assets in this archive are not restored, since no live object has a method load_assets() for them: "
+                f"{', '.join([*left_out][:_MOST_LISTED])}{f', and {more} more' if more > 0 else ''}; load the model with "
+                "keras.models.load_model(path)",
                 UnrestoredWarning,
             )
 

@@ -10,7 +10,7 @@
                      config.json, which is not read
     .weights.json := JSON: {"weight_map": {"/<path of an object>/vars": file name | [file name, ...]}}, beside the .weights.h5 files
 
-A vocabulary is the value ``vocabulary`` below its object. Other assets are files of a program's own layers; `assets_left_out` names them. The archive has a CRC-32 of each record. That of model.weights.h5 is compared once, before the first tensor is read; the others only when the
+A vocabulary is the value ``vocabulary`` below its object. Other assets are files of a program's own layers. The archive has a CRC-32 of each record. That of model.weights.h5 is compared once, before the first tensor is read; the others only when the
 whole file is verified.
 
 Names are those of the HDF5 file. `graph` finds the live variables, with the help of `milepost.adapters.keras.own_files`.
@@ -41,16 +41,17 @@ _MODEL: Final = "config.json"
 _WEIGHTS: Final = "model.weights."
 _HDF5: Final = "model.weights.h5"
 _ARCHIVE: Final = "the .keras archive"
-_ASSETS: Final = "assets/"
+ASSETS: Final = "assets/"
+"""What the names of assets begin with."""
 _VOCABULARY: Final = "vocabulary.txt"
 VOCABULARY: Final = "vocabulary"
 """The name of the tokens of a lookup layer, below it."""
-_LONGEST_VOCABULARY: Final = 64 << 20
+_LONGEST_ASSET: Final = 64 << 20
 _OF_MODEL: Final = "model_weights"
 _OF_OPTIMIZER: Final = "optimizer_weights"
 _LAYERS: Final = "layer_names"
 _NAMES: Final = "weight_names"
-_VARIABLES: Final = "vars"
+VARIABLES: Final = "vars"
 """The group of the variables of a layer."""
 _OWN_NAME: Final = "name"
 """Its attribute with the layer's own name, in files of newer versions of Keras."""
@@ -71,7 +72,7 @@ class KerasFile:
         layers: Of a ``.h5`` file, the layers in their order, each with its name and the keys of its weights; otherwise None.
         optimizer: Of a ``.h5`` file, the keys of the variables of the optimizer, in their order.
         vocabularies: Of an archive, the tokens of lookup layers, as text in UTF-8, by the paths of the layers.
-        assets_left_out: The names of the other assets in it.
+        assets: The names of the other assets in it.
     """
 
     dotted = False
@@ -83,7 +84,7 @@ class KerasFile:
         self.paths = [file.path]
         self._file = file
         self.vocabularies: dict[str, Array] = {}
-        self.assets_left_out: list[str] = []
+        self.assets: dict[str, tuple[ZipRecord, int]] = {}
         try:
             self._record = None if _begins_with(file, MAGIC) else _weights_of(file)
             self._unchecked = self._record
@@ -114,7 +115,7 @@ class KerasFile:
                 inside = f"{path}/{name}" if path else name
                 pending.append((inside, below))
                 with suppress(CorruptCheckpointError):  # of a damaged attribute, which no value is
-                    if own := self._hdf5.text(f"{inside}/{_VARIABLES}", _OWN_NAME):
+                    if own := self._hdf5.text(f"{inside}/{VARIABLES}", _OWN_NAME):
                         found[inside] = own
         return found
 
@@ -164,27 +165,41 @@ class KerasFile:
 
     def _read_assets(self) -> None:
         """Reads the vocabularies in an archive. They are in the tree, too."""
-        records = {name: each for name, each in read_directory(self._file).items() if name.startswith(_ASSETS)}
+        records = {name: each for name, each in read_directory(self._file).items() if name.startswith(ASSETS)}
         for name, record, start in zip(records, records.values(), starts_of(records.values(), self._file), strict=True):
-            path, _, file = name.removeprefix(_ASSETS).rpartition("/")
+            path, _, file = name.removeprefix(ASSETS).rpartition("/")
             if file != _VOCABULARY or not path:
-                self.assets_left_out.append(name)
+                self.assets[name] = record, start
                 continue
-            try:
-                zip_content.check_readable(record, start, self._file, _ARCHIVE)
-                if record.size > _LONGEST_VOCABULARY:
-                    raise UnsupportedError(
-                        "a vocabulary is too long", expected=f"at most {_LONGEST_VOCABULARY} bytes", found=record.size
-                    )
-                zip_content.check(self._file, record, start, _ARCHIVE)
-                text = b"".join(zip_content.content(self._file, record, start, _ARCHIVE))
-            except MilepostError as error:
-                raise error.with_context(key=name[:200]) from None
+            text = self._content_of(name, record, start)
             lines = text.decode("utf-8", "surrogateescape").rstrip("\n").splitlines()
             tokens = np.empty(len(lines), object)
             tokens[:] = [line.encode("utf-8", "surrogateescape") for line in lines]
             self.vocabularies[path] = tokens
             _put(self.tree, path.split("/"), tokens)
+
+    def asset(self, name: str) -> bytes:
+        """The content of one of the other assets.
+
+        Raises:
+            CorruptCheckpointError: It is damaged.
+            UnsupportedError: It is longer than 64 MiB, or encrypted.
+        """
+        return self._content_of(name, *self.assets[name])
+
+    def _content_of(self, name: str, record: ZipRecord, start: int) -> bytes:
+        try:
+            zip_content.check_readable(record, start, self._file, _ARCHIVE)
+            if record.size > _LONGEST_ASSET:
+                raise UnsupportedError(
+                    "an asset in a .keras archive is too long",
+                    expected=f"at most {_LONGEST_ASSET} bytes",
+                    found=record.size,
+                )
+            zip_content.check(self._file, record, start, _ARCHIVE)
+            return b"".join(zip_content.content(self._file, record, start, _ARCHIVE))
+        except MilepostError as error:
+            raise error.with_context(key=name[:200], file=self.path) from None
 
     def _layers(self) -> list[tuple[str, Sequence[str]]] | None:
         root, above = self._hdf5.root, ""

@@ -38,7 +38,7 @@ class KerasShards(KerasFile):
         self.layers = None
         self.optimizer: Sequence[str] = ()
         self.vocabularies = {}
-        self.assets_left_out = []
+        self.assets = {}
         self.tree: dict[str, Any] = {}
         self._files: list[KerasFile] = []
         self._owners: dict[int, KerasFile] = {}

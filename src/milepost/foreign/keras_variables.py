@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError, importing
 from milepost.foreign.items import Item
-from milepost.foreign.keras_files import KerasFile
+from milepost.foreign.keras_files import ASSETS, VARIABLES, KerasFile
 from milepost.foreign.stored import Stored
 from milepost.tensor import DType
 
 _FORMER: Final = "_layer_checkpoint_dependencies"
 IDF_WEIGHTS: Final = "vars/idf_weights"
 """The path below a lookup layer of the weights of its tokens, which are no variable."""
+_OPTIMIZER: Final = "optimizer/"
 _LAYERS: Final = "layers"
 """The name of the layers of a model. Keras 2.13 wrote the former one."""
 
@@ -63,9 +64,13 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
             _LAYERS + path[len(_FORMER) :] if path.startswith(_FORMER) else path: key for path, key in leaves.items()
         }
         live, lacking = own_files.variables_called(obj, keys)
+        own = tuple(f"{path}/{VARIABLES}/" if path else f"{VARIABLES}/" for path in own_files.own_objects_by_path(obj))
+        is_taken = any(path.startswith(own) for path in keys) or all(path.startswith(_OPTIMIZER) for path in keys)
+        lacking = {path: layer for path, layer in lacking.items() if not path.startswith(own)}
         found = {keys[path]: variable for path, variable in live.items()}
         unbuilt = {keys[path]: layer for path, layer in lacking.items()}
     else:
+        is_taken = False
         found = _in_order(file, own_files.layers_in_order(obj), own_files.optimizer_variables(obj))
         layer = own_files.unbuilt_layer(obj)
         of_layers = (key for _, each in file.layers for key in each if key in leaves.values())
@@ -80,7 +85,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
             found=f"the {type(layer).__name__} {layer.name!r}, which is not built",
             remedy="build the model, as by a call, before the restore; to leave the layer as it is, pass ignore with its name in the file",
         )
-    if not found.keys() & leaves.values():
+    if not found.keys() & leaves.values() and not is_taken:
         raise MismatchError(
             "the live object has none of the variables that this file of Keras holds",
             key=next(iter(leaves.values())),
@@ -91,6 +96,57 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
             "load_weights(model, path), or restore with rename={'': 'model'} if the model is the attribute model",
         )
     return found
+
+
+class OwnState(NamedTuple):
+    """What the class of a live object has saved by code of its own.
+
+    Attributes:
+        obj: The object.
+        key: The path of the object in the file.
+        variables: What ``save_own_variables`` has put into its store.
+        assets: The names of its assets in the file, by their paths in the directory that ``save_assets`` had.
+    """
+
+    obj: Any
+    key: str
+    variables: Mapping[str, Item]
+    assets: Mapping[str, str]
+
+
+def own_value(store: Mapping[str, Array], assets: Mapping[str, bytes] | None) -> tuple[str, Array]:
+    """The value of an object that is loaded by code of its own: its local name, and the text. Keras is imported.
+
+    Args:
+        store: What ``save_own_variables`` has put into its store.
+        assets: The contents of its assets, by their paths. None if the file can have none.
+    """
+    with importing():
+        from milepost.adapters.keras.own_state import OWN_STATE, packed
+
+    array = np.empty((), object)
+    array[()] = packed(store, assets)
+    return OWN_STATE, array
+
+
+def own_states_of(file: KerasFile, item: Item, obj: Any) -> Iterator[OwnState]:
+    """What is below an item for objects that load it by code of their own. The object is one of Keras 3."""
+    if file.layers is not None:
+        return
+    with importing():
+        from milepost.adapters.keras import own_files
+
+    for path, each in own_files.own_objects_by_path(obj).items():
+        at: Item | None = item
+        for step in [*filter(None, path.split("/")), VARIABLES]:
+            at = None if at is None else at.children.get(step)
+        key = "/".join(filter(None, (item.key, path)))
+        above = f"{ASSETS}{key}/" if key else ASSETS
+        assets = {name.removeprefix(above): name for name in file.assets if name.startswith(above)}
+        children = {} if at is None else at.children
+        variables = {name: child for name, child in children.items() if isinstance(child.value, Stored)}
+        if variables or assets:
+            yield OwnState(each, key, variables, assets)
 
 
 def lookups_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any]:

@@ -40,8 +40,6 @@ Values = Mapping[str, tuple[str, Array | Stored]]
 
 STATE: Final = "state"
 GROUPS: Final = "param_groups"
-WHOLE: Final = "state_dict"
-"""The child of an optimizer that takes all of its state at once, because its class has its own form of ``state_dict()``."""
 _PARAMETERS: Final = "params"
 _MOST_LISTED: Final = 5
 _INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS", "Optimizer"})

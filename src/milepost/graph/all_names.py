@@ -64,6 +64,11 @@ def named(version: int | None) -> Mapping[str, Array]:
     return NAMED if version in (None, 1) else {**NAMED, _VERSION: np.array(version)}
 
 
+def is_named(hints: Mapping[str, Array]) -> bool:
+    """Whether these are the hints of such an object."""
+    return _NAMES in hints
+
+
 def version_of(node: Node) -> int | None:
     """The version of the class of an object; None if it has none, because it is no module."""
     if not loads_all(node):
@@ -100,4 +105,4 @@ def lists_all(node: Node) -> bool:
 
 def loads_all(node: Node) -> bool:
     """Whether the framework loads a value into the child of each name, also if these have become different objects."""
-    return bool(node.hints) and _NAMES in decode(node.hints)
+    return bool(node.hints) and is_named(decode(node.hints))

@@ -35,6 +35,8 @@ _SHOWN: Final = 60
 """The number of characters at either end of such a path that an error shows."""
 OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """Key under which a checkpoint holds its object graph."""
+STATE_DICT: Final = "state_dict"
+"""The name of the edge to what a module or an optimizer of PyTorch has in its ``state_dict()`` by code of its own."""
 METADATA: Final = "_MILEPOST_METADATA"
 """Key under which a checkpoint holds the metrics and the metadata that were saved with it. It is not a value of an
 object."""

@@ -19,7 +19,7 @@ from milepost.graph.frameworks import import_adapters
 from milepost.plain_state.arrays import Padding, dtype_of, from_stored, shaped
 from milepost.plain_state.encoding import DEEPEST, FACTORIES, TEXT
 from milepost.plain_state.keys import KeyCheck
-from milepost.plain_state.kinds import kinds
+from milepost.plain_state.kinds import OfKind, kinds
 from milepost.plain_state.sharing import FORM, Shared
 
 _COLLECTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
@@ -37,12 +37,13 @@ _MALFORMED: Final = (
 """The exceptions that decoding raises for a text that `to_text` has not written."""
 
 
-def unpack(arrays: Mapping[str, Array], padding: Padding | None = None) -> Any:
+def unpack(arrays: Mapping[str, Array], padding: Padding | None = None, *, made: bool = True) -> Any:
     """Decodes what `milepost.plain_state.encoding.pack` returned. Arrays in the state are the given ones if they need no conversion.
 
     Args:
         arrays: What `pack` returned.
         padding: That of other states of the same file, which count together.
+        made: Whether values of registered kinds are made. Otherwise `OfKind` stands for them.
 
     Raises:
         CorruptCheckpointError: The arrays are not those of a state.
@@ -56,16 +57,18 @@ def unpack(arrays: Mapping[str, Array], padding: Padding | None = None) -> Any:
     text = arrays.get(TEXT)
     content = text.item() if isinstance(text, np.ndarray) and text.shape == () else None
     if isinstance(content, (bytes, str)):
-        return from_text(content, arrays, padding)
+        return from_text(content, arrays, padding, made=made)
     found = "no such entry" if text is None else f"{text.dtype}, shape {text.shape}"
     raise CorruptCheckpointError("this is not plain state", expected=f"a scalar string {TEXT!r}", found=found)
 
 
-def from_text(text: str | bytes, arrays: Mapping[str, Array], padding: Padding | None = None) -> Any:
+def from_text(
+    text: str | bytes, arrays: Mapping[str, Array], padding: Padding | None = None, *, made: bool = True
+) -> Any:
     """Decodes what `milepost.plain_state.encoding.to_text` returned; ``arrays`` are the entries. The rest is as for `unpack`."""
     import_adapters()
     try:
-        return _Decoder(arrays, padding or Padding()).decode(json.loads(text), 0)
+        return _Decoder(arrays, padding or Padding(), made=made).decode(json.loads(text), 0)
     except MilepostError:
         raise
     except _MALFORMED as error:
@@ -75,10 +78,11 @@ def from_text(text: str | bytes, arrays: Mapping[str, Array], padding: Padding |
 
 
 class _Decoder:
-    def __init__(self, arrays: Mapping[str, Array], padding: Padding) -> None:
+    def __init__(self, arrays: Mapping[str, Array], padding: Padding, *, made: bool) -> None:
         self._arrays = arrays
         self._shared = Shared()
         self._padding = padding
+        self._made = made
 
     def decode(self, value: Any, depth: int) -> Any:
         if isinstance(value, (list, dict)) and depth > 3 * DEEPEST:
@@ -143,6 +147,8 @@ class _Decoder:
                 remedy="install the version of milepost that saved it, or a newer one",
             )
         plain = self.decode(value["value"], depth + 1)
+        if not self._made:
+            return OfKind(form, plain)
         kind = kinds.get(form)
         if kind is None:  # its library has not been imported
             return plain

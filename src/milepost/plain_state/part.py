@@ -1,16 +1,34 @@
-"""A part of a tree of values that is saved as plain state: one node of the object graph, with the tensors that `pack` returns."""
+"""Nodes of the object graph that are plain state, with the tensors that `pack` returns: objects whose state is plain data, and parts of a tree of
+values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.hints import decode
+from milepost.graph.nodes import Node
 from milepost.plain_state.encoding import pack
 from milepost.tensor import DType, TensorSpec
 
 PLAIN_PART: Final = "milepost.plain_state"
 """The name of the type in the object graph. With it, all members of a list or dict are known even if one of them is such a part."""
+_STATE: Final = "state"
+IS_STATE: Final[Mapping[str, Array]] = {_STATE: np.array(True)}
+"""The hint of an object whose state is plain data."""
+
+
+def is_state_of_object(node: Node) -> bool:
+    """Whether a saved object has plain data as its state."""
+    return bool(node.hints) and _STATE in decode(node.hints)
+
+
+def is_plain_state(node: Node) -> bool:
+    """Whether the values of a saved object are what `pack` returned."""
+    return node.python == PLAIN_PART or is_state_of_object(node)
 
 
 class PlainPart:

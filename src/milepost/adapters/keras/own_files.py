@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from milepost.adapters.keras.own_state import saves_itself
 from milepost.adapters.keras.private import (
     BaseOptimizer,
     IndexLookup,
@@ -34,7 +35,15 @@ def is_saveable(obj: Any) -> bool:
 
 def variables_by_path(root: Any) -> dict[str, Any]:
     """The variables below an object, by their paths in a ``.weights.h5`` file of it."""
-    found: dict[str, Any] = {}
+    return {
+        _joined(path, f"{_VARS}/{name}"): each
+        for path, obj in _saveables(root)
+        for name, each in _own_variables(obj).items()
+    }
+
+
+def _saveables(root: Any) -> Iterator[tuple[str, Any]]:
+    """An object and all below it that Keras saves, each once, with their paths."""
     seen: set[int] = set()
     pending: list[tuple[str, Any]] = [("", root)]
     while pending:
@@ -43,9 +52,13 @@ def variables_by_path(root: Any) -> dict[str, Any]:
             continue
         seen.add(id(obj))
         if isinstance(obj, KerasSaveable):
-            found.update((_joined(path, f"{_VARS}/{name}"), each) for name, each in _own_variables(obj).items())
+            yield path, obj
         pending += [(_joined(path, name), each) for name, each in reversed(list(_below(obj)))]
-    return found
+
+
+def own_objects_by_path(root: Any) -> dict[str, Any]:
+    """The objects below an object whose classes have code of their own for what Keras saves, by their paths in a ``.weights.h5`` file."""
+    return {path: obj for path, obj in _saveables(root) if saves_itself(type(obj))}
 
 
 def variables_called(root: Any, paths: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,10 +2,10 @@
 
 Everything that these methods write is one value of the object: a string that holds a NumPy archive (``.npz``, not compressed)::
 
-    names     JSON: [["variable", key, element type] | ["asset", path in its directory, "uint8"], ...]
+    names     JSON: [["variable", key, element type] | ["asset", path in its directory, "uint8"] | ["no assets", "", "uint8"], ...]
     0, 1, ... the arrays, in this order
 
-A restore passes it to ``load_own_variables`` and ``load_assets``. If the object is not built yet, this is deferred until it is.
+The last form is that of a file of Keras without assets, of which ``load_assets`` is not called. A restore passes all others to ``load_own_variables`` and ``load_assets``. If the object is not built yet, this is deferred until it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import io
 import json
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -30,18 +30,35 @@ from milepost.graph.by_identity import ByIdentity
 from milepost.graph.variable import as_array
 from milepost.tensor.dtype import STRING
 
-_NAME: Final = "own_state"
+OWN_STATE: Final = "own_state"
+"""The local name of the value."""
 _VARIABLE: Final = "variable"
 _ASSET: Final = "asset"
+_NO_ASSETS: Final = "no assets"
 _deferred: Final[ByIdentity[bytes]] = ByIdentity()
 """The state of objects that are not built yet."""
 
 
+def overrides(kind: type, method: str) -> bool:
+    """Whether a user's class, and not Keras, defines a method."""
+    definer = next((base for base in kind.__mro__ if method in vars(base)), KerasSaveable)
+    return definer.__module__.partition(".")[0] != "keras"
+
+
+def saves_itself(kind: type) -> bool:
+    """Whether a user's class has code of its own for the variables or assets that Keras saves."""
+    return _has_store(kind) or overrides(kind, "save_assets")
+
+
+def _has_store(kind: type) -> bool:
+    return overrides(kind, "save_own_variables") or overrides(kind, "load_own_variables")
+
+
 def own_state(obj: Any) -> Sequence[Value]:
     """The value that holds what an object's own methods save; none if its class has no such methods."""
-    if not any(_is_own(type(obj), name) for name in ("save_own_variables", "save_assets")):
+    if not saves_itself(type(obj)):
         return ()
-    return (Value(_NAME, STRING, (), lambda: as_array(_saved(obj)), skipped_by_tensorflow=True),)
+    return (Value(OWN_STATE, STRING, (), lambda: as_array(_saved(obj)), skipped_by_tensorflow=True),)
 
 
 def assign_own_state(obj: Any, arrays: Mapping[str, Array]) -> bool:
@@ -50,9 +67,9 @@ def assign_own_state(obj: Any, arrays: Mapping[str, Array]) -> bool:
     Returns:
         Whether this is deferred until the object is built.
     """
-    if _NAME not in arrays:
+    if OWN_STATE not in arrays:
         return False
-    data = arrays[_NAME].item()
+    data = arrays[OWN_STATE].item()
     if getattr(obj, "built", True):
         _deferred.pop(obj)
         _load(obj, data)
@@ -75,19 +92,41 @@ def restore_own_state(obj: Any) -> bool:
     return data is None
 
 
-def _is_own(kind: type, method: str) -> bool:
-    """Whether a user's class, and not Keras, defines a method."""
-    definer = next((base for base in kind.__mro__ if method in vars(base)), KerasSaveable)
-    return definer.__module__.partition(".")[0] != "keras"
+def stored_in(data: bytes) -> tuple[dict[str, Array], list[str]]:
+    """What ``save_own_variables`` has put into its store, and the paths of the files that ``save_assets`` has written, from a saved value.
+
+    Raises:
+        CorruptCheckpointError: The value is damaged.
+    """
+    parts = _unpacked(data)
+    store = {key: array for part, key, array in parts if part == _VARIABLE}
+    return store, [key for part, key, _ in parts if part == _ASSET]
+
+
+def packed(store: Mapping[str, Array], assets: Mapping[str, bytes] | None) -> bytes:
+    """The value that is saved.
+
+    Args:
+        store: What ``save_own_variables`` has put into its store.
+        assets: The contents of the files that ``save_assets`` has written, by their paths in its directory. None if ``load_assets`` is not to be called.
+    """
+    variables = [(_VARIABLE, key, array) for key, array in store.items()]
+    if assets is None:
+        return _packed([*variables, (_NO_ASSETS, "", np.empty(0, np.uint8))])
+    return _packed(
+        [*variables, *((_ASSET, path, np.frombuffer(content, np.uint8)) for path, content in assets.items())]
+    )
 
 
 def _saved(obj: Any) -> bytes:
     data = _deferred.get(obj)
-    if data is not None:
-        return data
+    return _packed(_parts(obj)) if data is None else data
+
+
+def _packed(parts: Iterable[tuple[str, str, Array]]) -> bytes:
     names: list[tuple[str, str, str]] = []
     arrays: list[Array] = []
-    for part, key, array in _parts(obj):
+    for part, key, array in parts:
         names.append((part, key, array.dtype.name))
         arrays.append(array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}"))
     archive = io.BytesIO()
@@ -97,12 +136,12 @@ def _saved(obj: Any) -> bytes:
 
 
 def _parts(obj: Any) -> Iterator[tuple[str, str, Array]]:
-    if _is_own(type(obj), "save_own_variables"):
+    if _has_store(type(obj)):
         store: dict[str, Any] = {}
         obj.save_own_variables(store)
         for key, value in store.items():
             yield _VARIABLE, str(key), _as_array(obj, str(key), value)
-    if _is_own(type(obj), "save_assets"):
+    if overrides(type(obj), "save_assets"):
         with tempfile.TemporaryDirectory() as directory:
             obj.save_assets(directory)
             for path in sorted(each for each in Path(directory).rglob("*") if each.is_file()):
@@ -127,14 +166,17 @@ def _as_array(obj: Any, key: str, value: Any) -> Array:
 def _load(obj: Any, data: bytes) -> None:
     store: dict[str, Array] = {}
     assets: dict[str, bytes] = {}
+    has_assets = True
     for part, key, array in _unpacked(data):
         if part == _ASSET:
             assets[key] = array.tobytes()
+        elif part == _NO_ASSETS:
+            has_assets = False
         else:
             store[key] = array
-    if _is_own(type(obj), "save_own_variables"):
+    if _has_store(type(obj)):
         obj.load_own_variables(store)
-    if _is_own(type(obj), "save_assets"):
+    if has_assets and overrides(type(obj), "save_assets"):
         with tempfile.TemporaryDirectory() as directory:
             for name, content in assets.items():
                 path = Path(directory, name)

@@ -17,9 +17,8 @@ from milepost.adapters.torch.private import UninitializedTensorMixin, load_from_
 from milepost.adapters.torch.views import Part
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError, UntrackableError
+from milepost.graph.keys import STATE_DICT
 
-STATE_DICT: Final = "state_dict"
-"""The name of the edge to the entries that a module or an optimizer saves by code of its own."""
 EXTRA_STATE: Final = "_extra_state"
 _WRAPPERS: Final = {
     "torch.nn.parallel.data_parallel.DataParallel": "module",

@@ -29,7 +29,7 @@ from typing import Any, Final
 import torch
 
 from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, STRIDES
-from milepost.adapters.torch.accounts import STATE_DICT, state_dict_fails
+from milepost.adapters.torch.accounts import state_dict_fails
 from milepost.adapters.torch.first_state import state_of_first_step
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
 from milepost.adapters.torch.hints import GRADIENT, HINTS, PLAIN, keep_hint
@@ -48,7 +48,7 @@ from milepost.adapters.torch.views import Part, forget_view, has_view, view_of
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError, MismatchError
 from milepost.graph.adapter import Adapter, adapter_of, register
-from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.keys import STATE_DICT, VARIABLE_VALUE
 from milepost.graph.omissions import Accounted, Omission
 from milepost.plain_state.encoding import TEXT
 from milepost.tensor import TensorSpec

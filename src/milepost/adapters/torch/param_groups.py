@@ -37,6 +37,7 @@ from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.plain_state.decoding import unpack
 from milepost.plain_state.encoding import TEXT, pack, to_text
+from milepost.plain_state.part import IS_STATE
 from milepost.tensor import DType
 
 _OF_SCHEDULERS: Final = frozenset(
@@ -186,6 +187,10 @@ class HyperparameterAdapter(Adapter):
             Value(name, DType.of(array), array.shape, array, skipped_by_tensorflow=name == TEXT and not as_text)
             for name, array in packed.items()
         ]
+
+    def hints_to_save(self, obj: Hyperparameter) -> Mapping[str, Array]:
+        is_number = as_setting(obj.settings.get(obj.name, 0)) is not None
+        return {} if is_number else IS_STATE
 
     def before_assign(self, obj: Hyperparameter) -> Callable[[], object]:
         settings, name = obj.settings, obj.name

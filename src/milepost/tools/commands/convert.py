@@ -16,7 +16,7 @@ from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.checkpoint.reader import resolve
 from milepost.conversion.conversion import Conversion, Wanted, converted
 from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, TENSORFLOW_1, WRITERS, format_of
-from milepost.conversion.keras_names import names_by_key
+from milepost.conversion.keras_names import keras_names
 from milepost.conversion.output_file import is_written_to
 from milepost.engine.progress import reporting
 from milepost.errors import UnsupportedError
@@ -67,7 +67,7 @@ def add(commands: Any) -> None:
     command.add_argument(
         "target",
         metavar="TARGET",
-        help="what to write: FILE.safetensors, FILE.pt, .pth or .bin, FILE.npz, FILE.weights.h5, a directory of Orbax, or the prefix of a "
+        help="what to write: FILE.safetensors, FILE.pt, .pth or .bin, FILE.npz, FILE.weights.h5 or .weights.json, a directory of Orbax, or the prefix of a "
         "checkpoint",
     )
     command.add_argument(
@@ -170,7 +170,7 @@ def _done(options: argparse.Namespace, form: str, live: Checkpoint | None, unuse
         translation = translation_of(reader.keys(), *given, tell=unused.append, escaped=live is not None)
         names = None
         if live is not None:
-            names = names_by_key(resolve(options.source, LOCAL_STORAGE, "files"), live, translation)
+            names = keras_names(resolve(options.source, LOCAL_STORAGE, "files"), live, translation)
         wanted = Wanted(
             options.target,
             form,

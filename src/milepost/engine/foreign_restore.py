@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from milepost.adapters.packed import PackedAdapter
@@ -162,12 +163,15 @@ def foreign_restoration(
         MilepostError: No object graph can be made of the file. The error names the file.
     """
     try:
-        names = _Names(reader, live, translation)
+        live_names = _live_names(reader, live, translation) if reader.keras is not None and translation.selects else {}
+        names = _Names(reader, live, translation, live_names)
         left_out = reader.rename(names) if translation.renames else []
         builder = GraphBuilder(reader, live, translation.ignores if translation.ignore else None)
         graph, left_out = builder.build(), [*left_out, *builder.ignored]
         if translation.rename and builder.optimizers:
             names.check_order(live)
+        if live_names:
+            translation = translation.ignoring([path for key, path in live_names.items() if names(key) is None])
         translated = Translated(translation, left_out, names.away)
         if translation.selects or names.away:
             found = selected(graph, names.takes_object, translation.ignores)
@@ -187,17 +191,29 @@ def foreign_restoration(
     return restoration, names.whole_of
 
 
+def _live_names(reader: ForeignReader, live: LiveGraph, translation: Translation) -> dict[str, str]:
+    """The paths of the live objects that take the values of a file of Keras, by the keys of these. Such a file has names of its own."""
+    if translation.rename:
+        reader.rename(partial(translation.live_path, dotted=reader.packs))
+    return GraphBuilder(reader, live).paths_by_key()
+
+
 class _Names:
     """The live name of each value, or None if it is left out.
 
     A live object that takes plain state is one value, whatever the file has below its name. Hyperparameters say what the state of an
     optimizer belongs to, so they are left out later (`takes_object`) if anything else of the optimizer is taken.
 
+    Args:
+        live_names: Other names of values by their keys, which mean the same to ``only`` and ``ignore``.
+
     Attributes:
         away: The keys of the values that ``rename`` leaves out.
     """
 
-    def __init__(self, reader: ForeignReader, live: LiveGraph, translation: Translation) -> None:
+    def __init__(
+        self, reader: ForeignReader, live: LiveGraph, translation: Translation, live_names: Mapping[str, str]
+    ) -> None:
         self._translation = translation
         self._dotted = reader.packs
         self.away: list[str] = []
@@ -220,7 +236,7 @@ class _Names:
             owner = next((each for each in self._optimizers if as_compared(name).startswith(as_compared(each))), "")
             if owner and as_compared(name).startswith(f"{as_compared(owner)}{GROUPS}/"):
                 groups.setdefault(owner, {})[key] = name
-            if self._takes(name, owner):
+            if self._takes(name, owner, live_names.get(key)):
                 self._names[key] = name
                 needed.add(owner)
         for owner in needed & groups.keys():
@@ -266,9 +282,11 @@ class _Names:
             )
         return not path.startswith(self._optimizers) or self._translation.takes(path)
 
-    def _takes(self, name: str, owner: str) -> bool:
+    def _takes(self, name: str, owner: str, live_name: str | None = None) -> bool:
         whole = self.whole_of(name)
         aliases = [whole] if whole is not name else [name, *self._other_names(name, owner)]
+        if live_name is not None:
+            aliases.append(live_name)
         are_taken = [self._translation.takes(each) for each in aliases]
         return any(are_taken) and not any(map(self._translation.ignores, aliases))
 

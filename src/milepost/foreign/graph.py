@@ -153,6 +153,15 @@ class GraphBuilder:
             )
         )
 
+    def paths_by_key(self) -> dict[str, str]:
+        """The paths of the live objects that take values, by the keys of the values. It builds the graph. Errors are those of `build`."""
+        self.build()
+        return {
+            value.key: self._live.paths[live]
+            for live, node in self._of_live.items()
+            for value in self._drafts[node].values
+        }
+
     def _new(self, live: int | None) -> int:
         self._drafts.append(_Draft())
         node = len(self._drafts) - 1

@@ -9,7 +9,7 @@ keras = pytest.importorskip("keras")
 pytest.importorskip("h5py")
 
 
-class Own(keras.layers.Dense):
+class Own(keras.layers.Dense):  # type: ignore[name-defined]
     """It keeps an array and a text beside its variables."""
 
     def build(self, shape):
@@ -33,7 +33,7 @@ class Own(keras.layers.Dense):
             self.text = file.read()
 
 
-class Loading(keras.layers.Dense):
+class Loading(keras.layers.Dense):  # type: ignore[name-defined]
     """It counts how often its variables were loaded."""
 
     loaded = 0

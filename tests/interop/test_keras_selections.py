@@ -40,3 +40,36 @@ def test_names_of_the_file_and_of_live_objects_mean_the_same(tmp_path, root, sel
     status = checkpoint.read(tmp_path / "m.weights.h5", rename=rename, **{argument: names})
     status.assert_consumed().assert_existing_objects_matched()
     assert "".join(str(int(np.asarray(each).flat[0])) for each in live.weights) == restored
+
+
+def test_a_value_that_no_layer_takes_hides_no_other_value(tmp_path):
+    made(1).save_weights(tmp_path / "m.weights.h5")
+    with pytest.importorskip("h5py").File(tmp_path / "m.weights.h5", "a") as file:
+        file["layers/dense/vars/7"] = np.ones(2)
+        file["a/vars/7"] = np.ones(2)
+    live = made(0)
+    report = milepost.load_weights(live, tmp_path / "m.weights.h5").expect_partial().report()
+    assert [each.key for each in report.unexpected] == ["a/vars/7", "layers/dense/vars/7"]
+    assert not report.missing
+    assert all(np.asarray(each).min() == 1 for each in live.weights)
+
+
+def test_a_value_below_the_name_of_a_layer_hides_none_of_the_layer(tmp_path):
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(2)
+
+        def call(self, inputs):
+            return self.dense(inputs)
+
+    saved, live = Net(), Net()
+    for each in (saved, live):
+        each(np.ones((1, 3)))
+    saved.save_weights(tmp_path / "m.weights.h5")
+    with pytest.importorskip("h5py").File(tmp_path / "m.weights.h5", "a") as file:
+        file["dense/vars/7"] = np.ones(2)
+    report = milepost.load_weights(live, tmp_path / "m.weights.h5").expect_partial().report()
+    assert [each.key for each in report.unexpected] == ["dense/vars/7"]
+    assert not report.missing
+    assert np.array_equal(live.dense.kernel, saved.dense.kernel)

@@ -49,6 +49,7 @@ SUITE = Suite(
         "*::test_remove_weights_only_saving_and_loading": "Keras copies a file from another machine. milepost reads files of this one.",
     },
 )
+_OWN_STATE = ".ATTRIBUTES/own_state"
 _NOT_OF_LAYERS = re.compile(r"(^|/)(optimizer|_loss_tracker|_compile_metrics|seed_generator)/")
 """What Keras does not want in every file."""
 
@@ -100,7 +101,12 @@ def _load_weights(model: Any, filepath: Any, skip_mismatch: bool = False, object
         status = milepost.load_weights(model, filepath, ignore=_not_fitting(model, filepath) if skip_mismatch else ())
     except milepost.MilepostError as error:
         raise ValueError(str(error)) from error
-    lacking = [each.key for each in status.expect_partial().report().missing if not _NOT_OF_LAYERS.search(each.key)]
+    report = status.expect_partial().report()
+    own = tuple(each.key.partition(_OWN_STATE)[0] for each in report.matched if _OWN_STATE in each.key)
+    missing = [each.key for each in report.missing if not _NOT_OF_LAYERS.search(each.key)]
+    lacking = [
+        key for key in missing if not key.startswith(own)
+    ]  # a class with methods of its own need not save its variables
     if lacking and not skip_mismatch:
         raise ValueError(lacking) from milepost.MismatchError("the file has no values for some variables")
 

@@ -118,6 +118,8 @@ class GraphBuilder:
         """The identities of items that are added under names with dots, or as what a module adds to its ``state_dict()``."""
         self._with_own_objects: set[str] = set()
         """The keys of weights of tokens, which are added with the vocabularies, and of what objects load by code of their own."""
+        self._may_lack = False
+        """Whether live objects may lack variables of a file of Keras."""
         self._taken: dict[int, Stored] = {}
         self._optimizers: list[tuple[int, int, Item]] = []
         self.objects: dict[int, HeldObject] = {}
@@ -154,7 +156,11 @@ class GraphBuilder:
         )
 
     def paths_by_key(self) -> dict[str, str]:
-        """The paths of the live objects that take values, by the keys of the values. It builds the graph. Errors are those of `build`."""
+        """The paths of the live objects that take values, by the keys of the values, before any value is left out.
+
+        It builds the graph. Errors are those of `build`.
+        """
+        self._may_lack = True
         self.build()
         return {
             value.key: self._live.paths[live]
@@ -176,11 +182,11 @@ class GraphBuilder:
         item = self._without_levels(item, live, adapter)
         keras = self._reader.keras
         if keras is not None and live is not None and item.children:
-            found = variables_of(keras, item, self._live.objects[live])
+            found = variables_of(keras, item, self._live.objects[live], may_lack=self._may_lack)
             if found is not None:
                 self._add_vocabularies(keras, item, self._live.objects[live])
                 self._add_own_states(keras, item, self._live.objects[live], found)
-                self._add_of_keras(node, item, found)
+                self._add_of_keras(item, found)
                 return node
         if item.opaque is not None:
             key = ROOT if item is self._reader.root else item.key
@@ -309,9 +315,9 @@ class GraphBuilder:
             values = packed(content, key, self._reader.kind)
             self._add_values(place, {name: (f"{key}/{name}", each) for name, each in values.items()})
 
-    def _add_of_keras(self, node: int, item: Item, variables: Mapping[str, Any]) -> None:
-        """Adds the contents of a file of Keras below an item: values of live variables under these, all others under their own names."""
-        for name, child in item.children.items():
+    def _add_of_keras(self, item: Item, variables: Mapping[str, Any]) -> None:
+        """Adds the contents of a file of Keras below an item: values of live variables under these, each other in a node of its own."""
+        for child in item.children.values():
             if child.key in self._with_own_objects:
                 continue
             variable = variables.get(child.key) if isinstance(child.value, Stored) else None
@@ -319,14 +325,11 @@ class GraphBuilder:
             if number is not None and not self._drafts[place := self._node_of(number)].values:
                 self._add_leaf(place, child)
                 continue
-            # no live object has a child of this name, so an empty node would stay deferred
-            if isinstance(child.value, Stored) or any(
-                isinstance(each.value, Stored) and each.key not in variables for each in walked(child)
-            ):
-                below = self._drafts[node].children[name] = self._new(None)
-                self._add_leaf(below, child) if child.is_leaf else self._add_of_keras(below, child, variables)
+            if isinstance(child.value, Stored):
+                # a child of no other node, since no object can take it later by a name of the file
+                self._add_leaf(self._new(None), child)
             else:
-                self._add_of_keras(node, child, variables)
+                self._add_of_keras(child, variables)
 
     def _add_vocabularies(self, keras: KerasFile, item: Item, obj: Any) -> None:
         """Adds the tokens in an archive of Keras, as values of the lookup layers that they belong to."""
@@ -360,7 +363,7 @@ class GraphBuilder:
             local, text = own_value(store, assets)
             key = f"{state.key}/{local}" if state.key else local
             self._add_values(self._node_of(number), {local: (key, text)})
-        if left_out:
+        if left_out and not self._may_lack:
             more = len(left_out) - _MOST_LISTED
             warn(
                 f"{keras.path}: some assets in this archive are not restored, since no live object has a method load_assets() for them: "

@@ -23,13 +23,14 @@ _LAYERS: Final = "layers"
 """The name of the layers of a model. Keras 2.13 wrote the former one."""
 
 
-def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None:
+def variables_of(file: KerasFile, item: Item, obj: Any, *, may_lack: bool = False) -> dict[str, Any] | None:
     """The live variables that take the tensors below an item.
 
     Args:
         file: The open file.
         item: The part of the file that belongs to the object.
         obj: A live object.
+        may_lack: Whether the live object may lack variables that the file has.
 
     Returns:
         The variables by key, or None if Keras does not save the object in files of its own.
@@ -66,7 +67,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
         live, lacking = own_files.variables_called(obj, keys)
         own = tuple(f"{path}/{VARIABLES}/" if path else f"{VARIABLES}/" for path in own_files.own_objects_by_path(obj))
         is_taken = any(path.startswith(own) for path in keys) or all(path.startswith(_OPTIMIZER) for path in keys)
-        lacking = {path: layer for path, layer in lacking.items() if not path.startswith(own)}
+        lacking = {path: layer for path, layer in lacking.items() if not path.startswith((*own, _OPTIMIZER))}
         found = {keys[path]: variable for path, variable in live.items()}
         unbuilt = {keys[path]: layer for path, layer in lacking.items()}
     else:
@@ -75,7 +76,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
         layer = own_files.unbuilt_layer(obj)
         of_layers = (key for _, each in file.layers for key in each if key in leaves.values())
         unbuilt = {} if layer is None else {key: layer for key in of_layers if key not in found}
-    if unbuilt:
+    if unbuilt and not may_lack:
         key, layer = next(iter(unbuilt.items()))
         raise MismatchError(
             "a layer that this file of Keras has variables for is not built, so it has none; nothing was changed",
@@ -85,7 +86,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any] | None
             found=f"the {type(layer).__name__} {layer.name!r}, which is not built",
             remedy="build the model, as by a call, before the restore; to leave the layer as it is, pass ignore with its name in the file",
         )
-    if not found.keys() & leaves.values() and not is_taken:
+    if not (found.keys() & leaves.values() or is_taken or may_lack):
         raise MismatchError(
             "the live object has none of the variables that this file of Keras holds",
             key=next(iter(leaves.values())),

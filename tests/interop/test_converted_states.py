@@ -16,6 +16,7 @@ from milepost import Checkpoint, UnsupportedError
 torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch.nn")
 load_file = pytest.importorskip("safetensors.torch").load_file
+save_file = pytest.importorskip("safetensors.torch").save_file
 
 
 class Extra(nn.Linear):  # type: ignore[name-defined]
@@ -125,6 +126,22 @@ def test_extra_state_is_loaded_strictly(tmp_path, state):
             same(live[1].state, state)
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "deferred"])
+@pytest.mark.parametrize(
+    "state", [*STATES.values(), 5, True, [], b"b"], ids=[*STATES, "number", "bool", "list", "bytes"]
+)
+def test_extra_state_in_a_file_of_pytorch_is_restored(tmp_path, state, is_late):
+    model = nn.Sequential(Extra(state))
+    torch.save(model.state_dict(), tmp_path / "m.pt")
+    live = nn.Sequential() if is_late else nn.Sequential(Extra("another"))
+    status = milepost.load_weights(live, tmp_path / "m.pt")
+    if is_late:
+        live.append(Extra("another"))
+    status.assert_consumed().assert_existing_objects_matched()
+    if not has_classes(state):
+        same(live[0].state, state)
+
+
 def test_a_stream_is_loaded_as_pytorch_loads_it(tmp_path):
     stream = io.BytesIO(b"recipe\x00")
     stream.seek(3)
@@ -169,6 +186,13 @@ def test_a_tensor_as_extra_state_goes_into_any_format(tmp_path):
     assert torch.equal(load_file(tmp_path / "m.safetensors")["model._extra_state"], TENSOR)
     milepost.convert(path, tmp_path / "m.npz")
     assert np.load(tmp_path / "m.npz")["model/_extra_state"].tolist() == TENSOR.tolist()
+
+
+def test_a_tensor_as_extra_state_is_restored_from_safetensors(tmp_path):
+    save_file({**Extra(None).state_dict(), "_extra_state": TENSOR.contiguous()}, tmp_path / "m.safetensors")
+    live = Extra("another")
+    milepost.load_weights(live, tmp_path / "m.safetensors").assert_consumed()
+    assert torch.equal(live.state, TENSOR)
 
 
 def test_what_weights_only_refuses_is_left_out_by_name(tmp_path):

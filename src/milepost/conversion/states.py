@@ -18,7 +18,7 @@ from milepost.foreign.items import walked
 from milepost.foreign.packed import packed
 from milepost.foreign.stored import Stored
 from milepost.graph.all_names import version_of
-from milepost.graph.keys import ATTRIBUTES, STATE_DICT, escape, unescape
+from milepost.graph.keys import ATTRIBUTES, EXTRA_STATE, STATE_DICT, escape, unescape
 from milepost.graph.object_graph import Node, ObjectGraph
 from milepost.plain_state.arrays import Padding
 from milepost.plain_state.decoding import unpack
@@ -29,7 +29,6 @@ from milepost.tensor import DType
 
 END: Final = f"{ATTRIBUTES}{TEXT}"
 """The end of the key of the text of plain state."""
-_EXTRA_STATE: Final = "_extra_state"
 _TENSOR: Final = "torch"
 _STRIDED: Final = "torch.strided"
 _GRADIENT: Final = "torch.gradient"
@@ -87,13 +86,13 @@ def states_of(reader: BundleReader, graph: ObjectGraph) -> dict[int, State]:
 
 def states_in_file(reader: ForeignReader) -> Iterator[tuple[str, State]]:
     """The extra states of modules in a file of another library, each with its name."""
-    if not reader.packs or not any(_EXTRA_STATE in key for key in (*reader.keys(), *reader.not_arrays)):
+    if not reader.packs or not any(EXTRA_STATE in key for key in (*reader.keys(), *reader.not_arrays)):
         return
     keys = {id(item.value): item.key for item in walked(reader.root) if isinstance(item.value, Stored)}
     padding = Padding()
     for item in walked(reader.root):
         name = item.key.rpartition("/")[2].rpartition(".")[2]
-        if name == _EXTRA_STATE and item.has_value and not isinstance(item.value, Stored):
+        if name == EXTRA_STATE and item.has_value and not isinstance(item.value, Stored):
             with suppress(UnsupportedError):  # which is said of the object in it
                 found = packed(item.content, item.key, reader.kind)
                 arrays = {

@@ -35,7 +35,7 @@ from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value, values_of
 from milepost.graph.all_names import is_named
 from milepost.graph.hints import encode
-from milepost.graph.keys import STATE_DICT, VARIABLE_VALUE, escape
+from milepost.graph.keys import EXTRA_STATE, STATE_DICT, VARIABLE_VALUE, escape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.plain_state.encoding import TEXT
@@ -195,15 +195,21 @@ class GraphBuilder:
                 raise refusal(item.opaque).with_context(key=item.key)
         if live is not None and adapter is not None and item.has_value and self._add_whole(node, item, live, adapter):
             return node
-        if item.is_leaf:
-            self._add_leaf(node, item)
-        if live is None and item.children and item.has_value and id(item) in self._packable and self._reader.packs:
+        if live is None and item.has_value and self._reader.packs and self._is_state(item):
             # The object that takes the deferred value will be one whose state is plain data.
             with suppress(UnsupportedError):  # if not, it becomes several values
                 self._add_packed(node, item)
                 return node
+        if item.is_leaf:
+            self._add_leaf(node, item)
         self._add_children(node, item, live)
         return node
+
+    def _is_state(self, item: Item) -> bool:
+        """Whether an item that no live object has yet is plain state."""
+        return item.key.replace("/", ".").rpartition(".")[2] == EXTRA_STATE or (
+            bool(item.children) and id(item) in self._packable
+        )
 
     def _add_whole(self, node: int, item: Item, live: int, adapter: Adapter) -> bool:
         """Adds an item with everything below it, if the live object takes all of it at once. Returns whether it does."""
@@ -483,7 +489,7 @@ class GraphBuilder:
     def _add_packed(self, node: int, item: Item) -> None:
         """Adds everything below an item as plain state."""
         values = packed(item.content, item.key, self._reader.kind)
-        text = f"{item.key}/{TEXT}" if item.children else item.key
+        text = f"{item.key}/{TEXT}" if item.children or isinstance(item.value, Stored) else item.key
         self._add_values(
             node, {name: (text if name == TEXT else f"{text}/{name}", each) for name, each in values.items()}
         )

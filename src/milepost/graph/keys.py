@@ -37,6 +37,8 @@ OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """Key under which a checkpoint holds its object graph."""
 STATE_DICT: Final = "state_dict"
 """The name of the edge to what a module or an optimizer of PyTorch has in its ``state_dict()`` by code of its own."""
+EXTRA_STATE: Final = "_extra_state"
+"""The name of the edge to the extra state of a module of PyTorch, and of this in its ``state_dict()``."""
 METADATA: Final = "_MILEPOST_METADATA"
 """Key under which a checkpoint holds the metrics and the metadata that were saved with it. It is not a value of an
 object."""

@@ -17,9 +17,8 @@ from milepost.adapters.torch.private import UninitializedTensorMixin, load_from_
 from milepost.adapters.torch.views import Part
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError, UntrackableError
-from milepost.graph.keys import STATE_DICT
+from milepost.graph.keys import EXTRA_STATE, STATE_DICT
 
-EXTRA_STATE: Final = "_extra_state"
 _WRAPPERS: Final = {
     "torch.nn.parallel.data_parallel.DataParallel": "module",
     "torch.nn.parallel.distributed.DistributedDataParallel": "module",

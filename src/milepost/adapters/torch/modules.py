@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from milepost.adapters.torch.accounts import (
-    EXTRA_STATE,
     accounted,
     has_extra_state,
     layers,
@@ -38,7 +37,7 @@ from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, Array, adapter_of_type, register
 from milepost.graph.all_names import named
-from milepost.graph.keys import STATE_DICT
+from milepost.graph.keys import EXTRA_STATE, STATE_DICT
 from milepost.graph.omissions import Accounted, Omission
 from milepost.tensor import TensorSpec
 

@@ -49,7 +49,8 @@ SUITE = Suite(
         "*::test_remove_weights_only_saving_and_loading": "Keras copies a file from another machine. milepost reads files of this one.",
     },
 )
-_OWN_STATE = ".ATTRIBUTES/own_state"
+_OWN_STATE = "own_state"
+"""The end of the key of what a class has saved by a method of its own."""
 _NOT_OF_LAYERS = re.compile(r"(^|/)(optimizer|_loss_tracker|_compile_metrics|seed_generator)/")
 """What Keras does not want in every file."""
 
@@ -102,11 +103,10 @@ def _load_weights(model: Any, filepath: Any, skip_mismatch: bool = False, object
     except milepost.MilepostError as error:
         raise ValueError(str(error)) from error
     report = status.expect_partial().report()
-    own = tuple(each.key.partition(_OWN_STATE)[0] for each in report.matched if _OWN_STATE in each.key)
+    # A class with a method of its own need not save its variables.
+    own = tuple(each.key.removesuffix(_OWN_STATE) for each in report.matched if each.key.endswith(_OWN_STATE))
     missing = [each.key for each in report.missing if not _NOT_OF_LAYERS.search(each.key)]
-    lacking = [
-        key for key in missing if not key.startswith(own)
-    ]  # a class with methods of its own need not save its variables
+    lacking = [key for key in missing if not key.startswith(own)]
     if lacking and not skip_mismatch:
         raise ValueError(lacking) from milepost.MismatchError("the file has no values for some variables")
 

@@ -48,7 +48,8 @@ SUITE = Suite(
     failing={
         "*::test_metadata": _EMPTY,
         "*::test_saving_preserve_unbuilt_state": _EMPTY,
-        "*::test_saving_custom_assets_and_variables": "`milepost convert` leaves out what a class saves by `save_assets`, for which a file `.weights.h5` has no place.",
+        "*::test_compile_overridden_warnings_*": _EMPTY,
+        "*::test_weights_sharding_efficientnet_b0_10": "It counts the files. milepost puts the variables into files in the order of their names, and needs one less.",
     },
 )
 _WEIGHTS = "model.weights.h5"

@@ -3,7 +3,7 @@
 import io
 import struct
 import tempfile
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict, deque, namedtuple
 
 import hypothesis.strategies as st
 import numpy as np
@@ -173,6 +173,51 @@ def test_a_file_of_pytorch_gives_it_back(tmp_path, kind):
     same(dict(live.state_dict()), dict(model.state_dict()))
 
 
+class Changing(nn.Linear):  # type: ignore[name-defined]
+    """Its ``state_dict()`` has its bias in half precision, and its weight transposed."""
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[f"{prefix}bias"] = destination[f"{prefix}bias"].half()
+        destination[f"{prefix}weight"] = destination[f"{prefix}weight"].T.contiguous()
+
+
+@pytest.mark.parametrize("divided", [{}, {"max_shard_size": 10}], ids=["one file", "several"])
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_what_a_module_changes_in_its_state_is_in_a_converted_file(tmp_path, ending, divided):
+    model = nn.Sequential(Changing(3, 2))
+    path = Checkpoint(model=model).write(tmp_path / "ckpt")
+    part = {"only": "model", "rename": {"model": ""}, "separator": "."}
+    done = milepost.convert(path, tmp_path / f"m.{ending}", **part, **divided)
+    assert done.types == {"0.bias": "float16[2]", "0.weight": "float32[3,2]"}
+    found = milepost.load(done.files[-1], arrays="torch")
+    assert {name: each.tolist() for name, each in found.items()} == {
+        name: each.tolist() for name, each in model.state_dict().items()
+    }
+
+
+def test_a_root_module_has_what_it_adds_under_its_own_names(tmp_path):
+    path = Checkpoint(model=Adding()).write(tmp_path / "ckpt")
+    found = milepost.to_state_dict(path, only="model", rename={"model": ""})
+    assert set(found) == set(Adding().state_dict())
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors", "npz"])
+def test_a_saved_state_dict_is_converted_to_its_own_names(tmp_path, ending):
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    path = milepost.save(tmp_path / "ckpt", {"model": model.state_dict()})
+    part = {"only": "model", "rename": {"model": ""}}
+    done = milepost.convert(path, tmp_path / f"m.{ending}", separator=".", **part)
+    assert set(done.tensors) == set(model.state_dict())
+    found = milepost.to_state_dict(path, arrays="torch", **part)
+    assert set(found) == set(model.state_dict())
+    assert found._metadata == model.state_dict()._metadata
+    if ending == "pt":
+        loaded = torch.load(tmp_path / "m.pt", weights_only=True)
+        assert loaded._metadata == model.state_dict()._metadata
+        model.load_state_dict(loaded, strict=True)
+
+
 def test_an_object_called_state_dict_is_no_account_of_a_module(tmp_path):
     torch.save({"held": {"state": torch.ones(2)}}, tmp_path / "m.pt")
     live = Checkpoint(held={"state_dict": np.random.default_rng(1), "state": torch.zeros(2)})
@@ -308,3 +353,10 @@ def test_numbers_of_more_than_31_bits_are_pickled(tmp_path):
     path = Checkpoint(model=Extra(numbers)).write(tmp_path / "ckpt")
     milepost.convert(path, tmp_path / "m.pt")
     assert torch.load(tmp_path / "m.pt")["model/_extra_state"] == numbers
+
+
+def test_a_field_of_a_named_tuple_is_written_once(tmp_path):
+    Pair = namedtuple("Pair", "first second")
+    path = milepost.save(tmp_path / "ckpt", {"pair": Pair(np.ones(2), [np.zeros(3)])})
+    done = milepost.convert(path, tmp_path / "m.npz")
+    assert sorted(done.tensors) == ["pair/first", "pair/second/0"]

@@ -304,7 +304,6 @@ def test_a_damaged_source_leaves_nothing(saved, tmp_path, capsys, name):
         ["a.safetensor"],
         ["new", "--as", "float16"],
         ["new", "--dots"],
-        ["a.weights.h5", "--max-shard-size", "5"],
         ["dir", "--to", "orbax", "--max-shard-size", "5"],
         ["a.npz", "--max-shard-size", "much"],
     ],

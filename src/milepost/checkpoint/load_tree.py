@@ -11,7 +11,7 @@ import functools
 import keyword
 import os
 from collections import OrderedDict, namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,7 +48,7 @@ from milepost.graph.trees.structure import NAMED_TUPLE, make_tuple, named_tuple_
 from milepost.plain_state.arrays import Padding
 from milepost.plain_state.decoding import unpack
 from milepost.plain_state.encoding import TEXT
-from milepost.plain_state.part import PLAIN_PART, is_plain_state, is_state_of_object
+from milepost.plain_state.part import PLAIN_PART, accounts_in, is_plain_state, is_state_of_object
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path
@@ -115,10 +115,12 @@ class Beside:
     Attributes:
         versions: The versions of modules, of the dicts that they have become.
         states: Values that have no parts with names, because an object has them as its plain state.
+        metadata: The versions that an `OrderedDict` had with it, which was the ``state_dict()`` of a module, by the names of modules.
     """
 
     versions: dict[int, int] = field(default_factory=dict)
     states: set[int] = field(default_factory=set)
+    metadata: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def _loaded(
@@ -258,12 +260,13 @@ def tree_of(
         with in_one_stage(told, saved_sizes(reader, keys.values())):
             return {name: make(key, VARIABLE_VALUE) for name, key in keys.items()}
     variables: Mapping[int, Sequence[SavedValue]] = {}
+    accounts = accounts_in(graph)
     if new_name is not None:
         found = selected(graph, new_name.takes, new_name.ignores, as_saved=True)
         graph, _ = renamed(found.graph, new_name, others=new_name.knows_others)
         variables = found.variables
         all_named(reader)
-    objects = _Objects(graph, reader, make, variables, beside or Beside())
+    objects = _Objects(graph, reader, make, variables, accounts, beside or Beside())
     with in_one_stage(told, saved_sizes(reader, objects.keys())):
         tree = objects.tree()
     is_single = isinstance(tree, dict) and tree.keys() == {SINGLE} and graph.nodes[0].python == "dict"
@@ -311,12 +314,14 @@ def to_state_dict(
     beside = Beside()
     tree = _loaded(path, arrays, False, _Selected(rename, ignore, only), storage, progress, beside)
     flat: dict[str, Any] = {}
-    named: dict[str, dict[str, int]] = {}
+    named: dict[str, Any] = {}
     pending: list[tuple[str, Any]] = [("", tree)]
     while pending:
         name, value = pending.pop()
         if id(value) in beside.versions:
             named[name] = {"version": beside.versions[id(value)]}
+        for module, facts in beside.metadata.get(id(value), {}).items():
+            named[separator.join(filter(None, [name, module]))] = facts
         if isinstance(value, (Mapping, list, tuple)) and id(value) not in beside.states:
             pairs = list(value.items() if isinstance(value, Mapping) else enumerate(value))
             pending += [(f"{name}{separator}{each}" if name else str(each), below) for each, below in reversed(pairs)]
@@ -429,6 +434,7 @@ class _Objects:
         reader: The open checkpoint.
         make: Makes an array of a tensor.
         variables: By node, the values of variables that are not in the graph, although their slot variables are.
+        accounts: The nodes of what modules have added to their ``state_dict()``.
         beside: As for `_loaded`.
     """
 
@@ -438,9 +444,11 @@ class _Objects:
         reader: BundleReader,
         make: _Make,
         variables: Mapping[int, Sequence[SavedValue]],
+        accounts: Set[int],
         beside: Beside,
     ) -> None:
         self._nodes = graph.nodes
+        self._accounts = accounts
         self._variables = variables
         self._beside = beside
         self._padding = Padding()
@@ -503,10 +511,13 @@ class _Objects:
             return
         for edge in node.children:
             child = self._made[edge.node]
-            if edge.name == STATE_DICT and self._is_account(node, edge.node):
+            if edge.node in self._accounts and edge.name == STATE_DICT:
                 self._add_account(container, child)
-            elif edge.name == ATTRIBUTES and isinstance(container, OrderedDict) and isinstance(child, dict):
-                vars(container).update(child)
+            elif edge.name == ATTRIBUTES and isinstance(child, dict) and self._nodes[edge.node].python == PLAIN_PART:
+                if isinstance(container, OrderedDict):
+                    vars(container).update(child)
+                if isinstance(versions := child.get(METADATA), Mapping):
+                    self._beside.metadata[id(container)] = versions
             else:
                 container[edge.name] = child
         if is_state_of_object(node):
@@ -540,10 +551,6 @@ class _Objects:
     def _note_whole(self, state: Any) -> None:
         if type(state) is not tuple or state:  # the empty tuple is one object, wherever it is
             self._beside.states.add(id(state))
-
-    def _is_account(self, node: Node, child: int) -> bool:
-        """Whether a child of a module is what it adds to its ``state_dict()``."""
-        return is_state_of_object(self._nodes[child]) and version_of(node) is not None
 
     def _add_account(self, module: dict[str, Any], account: dict[str, Any]) -> None:
         """Adds what a module has in its ``state_dict()`` by code of its own: values by names with dots."""

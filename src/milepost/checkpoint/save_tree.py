@@ -20,7 +20,7 @@ from milepost.checkpoint.tracing import as_written
 from milepost.engine.options import CheckpointOptions, takes_options
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of, values_of
-from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, hold_state, wrap
+from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, hold_state, view_of
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.trees.structure import is_tuple, make_tuple
@@ -68,8 +68,7 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
     check_order(path, tree, "milepost.save(path, tree)")
     prepared = _Preparation().prepared(tree, "", 0)
     if not isinstance(prepared, (dict, list)) or (isinstance(prepared, dict) and prepared.keys() == {SINGLE}):
-        prepared = {SINGLE: prepared}
-    prepared = wrap(prepared)
+        prepared = view_of({SINGLE: prepared})
     hold_state(prepared)
     checkpoint = Checkpoint()
     set_root(checkpoint, prepared)
@@ -127,11 +126,13 @@ class _Preparation:
         if kind in _DICTS:
             members = {name: self.prepared(each, f"{path}/{name}".lstrip("/"), depth) for name, each in value.items()}
             if not isinstance(value, OrderedDict):
-                return members
+                return view_of(members)
             attributes = vars(value) if kind is OrderedDict else {}
-            return OrderedDict(members, **({ATTRIBUTES: PlainPart(dict(attributes))} if attributes else {}))
+            return view_of(OrderedDict(members, **({ATTRIBUTES: PlainPart(dict(attributes))} if attributes else {})))
         if kind is list or kind is ListWrapper:
-            return [self.prepared(each, f"{path}/{number}".lstrip("/"), depth) for number, each in enumerate(value)]
+            return view_of(
+                [self.prepared(each, f"{path}/{number}".lstrip("/"), depth) for number, each in enumerate(value)]
+            )
         if is_tuple(kind):
             return make_tuple(
                 kind, [self.prepared(each, f"{path}/{number}".lstrip("/"), depth) for number, each in enumerate(value)]
@@ -151,7 +152,7 @@ class _Preparation:
             return value
         values = values_of(adapter, value)
         if len(values) != 1 or values[0].name != VARIABLE_VALUE:
-            return value
+            return PlainPart(value)  # a key of random numbers, which is more than an array
         return np.asarray(values[0].read())
 
 

@@ -21,7 +21,7 @@ from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.graph.all_names import all_names, version_of
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE, escape
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.values import SPEC_OF_NONE
 from milepost.tensor import DType, TensorSpec
@@ -160,6 +160,8 @@ def planned(
             export.not_arrays.append(name_of(key))
         else:
             for name in new:
+                if planning.taken.get(name) == key:
+                    continue  # a module has another value of this name in its state_dict()
                 planning.add(Exported(name, key, saved, planning.wanted(saved)))
     export.tensors.sort(key=lambda tensor: tensor.key)
     if nests:
@@ -236,7 +238,22 @@ class _Planning:
                 self.export.versions.update(dict.fromkeys(called, version))
         for number, state in states_of(self._reader, graph).items() if with_states else ():
             self.done.update(state.keys)
-            self._plan_state(state, paths.get(number) or [state.keys[0].partition(ATTRIBUTES)[0]])
+            of_state = paths.get(number) or [state.keys[0].partition(ATTRIBUTES)[0]]
+            if state.versions is None:
+                self._plan_state(state, of_state)
+            else:
+                self._plan_versions(state.versions, of_state)
+
+    def _plan_versions(self, versions: Mapping[str, Any], paths: Sequence[str]) -> None:
+        """Adds the versions that a dict has with it, as a ``state_dict()`` has them."""
+        for path in paths:
+            above = path.rpartition("/")[0]
+            for name, facts in versions.items():
+                version = facts.get("version") if isinstance(facts, dict) else None
+                levels = [*filter(None, [above]), *map(escape, filter(None, str(name).split(".")))]
+                called = self._called("/".join(levels))
+                if type(version) is int and called is not None:
+                    self.export.versions[called] = version
 
     def _plan_state(self, state: State, paths: Sequence[str]) -> None:
         is_wanted = False

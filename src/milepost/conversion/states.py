@@ -12,19 +12,20 @@ import numpy as np
 
 from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
+from milepost.checkpoint.save_tree import ATTRIBUTES as DICT_ATTRIBUTES
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.foreign.items import walked
 from milepost.foreign.packed import packed
+from milepost.foreign.rebuilt import METADATA
 from milepost.foreign.stored import Stored
-from milepost.graph.all_names import version_of
-from milepost.graph.keys import ATTRIBUTES, EXTRA_STATE, STATE_DICT, escape, unescape
+from milepost.graph.keys import ATTRIBUTES, EXTRA_STATE, escape, unescape
 from milepost.graph.object_graph import Node, ObjectGraph
 from milepost.plain_state.arrays import Padding
 from milepost.plain_state.decoding import unpack
 from milepost.plain_state.encoding import TEXT
 from milepost.plain_state.kinds import OfKind
-from milepost.plain_state.part import is_plain_state
+from milepost.plain_state.part import accounts_in, is_plain_state
 from milepost.tensor import DType
 
 END: Final = f"{ATTRIBUTES}{TEXT}"
@@ -42,11 +43,13 @@ class State(NamedTuple):
         keys: The keys of its tensors.
         value: The state. `milepost.plain_state.kinds.OfKind` stands for what belongs to a framework.
         is_account: Whether it is what a module adds to its ``state_dict()``: a dict by names with dots.
+        versions: If it is what an `OrderedDict` has as its attributes, the versions of modules among these, by their names with dots.
     """
 
     keys: list[str]
     value: Any
     is_account: bool
+    versions: Mapping[str, Any] | None = None
 
     def parts(self, path: str) -> Iterator[tuple[str, Any]]:
         """The values that a ``state_dict()`` has for it, each with its path.
@@ -54,6 +57,8 @@ class State(NamedTuple):
         Args:
             path: A path of the object.
         """
+        if self.versions is not None:
+            return
         if not self.is_account:
             yield path, self.value
             return
@@ -69,18 +74,18 @@ def states_of(reader: BundleReader, graph: ObjectGraph) -> dict[int, State]:
         CorruptCheckpointError: One of them is damaged.
     """
     padding = Padding()
-    accounts = {
-        edge.node
-        for _, node in graph.inner
-        for edge in node.children
-        if edge.name == STATE_DICT and version_of(node) is not None
-    }
+    accounts = accounts_in(graph)
+    attributes = {edge.node for _, node in graph.inner for edge in node.children if edge.name == DICT_ATTRIBUTES}
     states = {}
     for number, node in enumerate(graph.nodes):
         if node.values and is_plain_state(node):
             value = _state(reader, node, padding)
             is_account = number in accounts and isinstance(value, dict) and all(isinstance(name, str) for name in value)
-            states[number] = State([each.key for each in node.values], value, is_account)
+            versions = None
+            if number in attributes and isinstance(value, dict):
+                known = value.get(METADATA)
+                versions = known if isinstance(known, dict) else {}
+            states[number] = State([each.key for each in node.values], value, is_account, versions)
     return states
 
 

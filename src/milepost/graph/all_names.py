@@ -19,6 +19,7 @@ from milepost.graph.hints import decode
 from milepost.graph.keys import child_path
 from milepost.graph.nodes import Edge, Node
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.trees.structure import NAMED_TUPLE
 
 _NAMES: Final = "names"
 NAMED: Final[Mapping[str, Array]] = {_NAMES: np.array(True)}
@@ -85,7 +86,10 @@ def _edges(graph: ObjectGraph) -> list[list[Edge]]:
         number = pending.popleft()
         node = graph.nodes[number]
         is_list: bool | None = None
+        is_named_tuple = node.python.startswith(NAMED_TUPLE)
         for edge in node.children:
+            if is_named_tuple and edge.name.isdecimal():
+                continue  # the position of a field, which has a name
             if edge.node not in seen:
                 seen.add(edge.node)
                 pending.append(edge.node)

@@ -707,15 +707,15 @@ def wrap(value: Any) -> Any:
 def _wrap_member(value: Any) -> Any:
     kind = type(value)
     if kind in _WRAPPERS:
-        return _view_of(value)
+        return view_of(value)
     if issubclass(kind, tuple) and is_tuple(kind):
         members = [_wrap_member(item) for item in value]
         return value if all(map(is_, members, value)) else make_tuple(kind, members)
     return value.value if kind is NoDependency else value
 
 
-def _view_of(original: Any) -> Any:
-    """The view of a list or dict."""
+def view_of(original: Any) -> Any:
+    """The view of a list or dict, whatever it holds. Members are wrapped as `wrap` does it."""
     view = _views.get(id(original))
     if view is not None and view._original is original:
         return view

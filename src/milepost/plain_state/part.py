@@ -9,8 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.graph.adapter import Adapter, Array, Value, register
+from milepost.graph.all_names import version_of
 from milepost.graph.hints import decode
+from milepost.graph.keys import STATE_DICT
 from milepost.graph.nodes import Node
+from milepost.graph.object_graph import ObjectGraph
 from milepost.plain_state.encoding import pack
 from milepost.tensor import DType, TensorSpec
 
@@ -29,6 +32,16 @@ def is_state_of_object(node: Node) -> bool:
 def is_plain_state(node: Node) -> bool:
     """Whether the values of a saved object are what `pack` returned."""
     return node.python == PLAIN_PART or is_state_of_object(node)
+
+
+def accounts_in(graph: ObjectGraph) -> frozenset[int]:
+    """The nodes of what modules of PyTorch have added to their ``state_dict()``."""
+    return frozenset(
+        edge.node
+        for _, node in graph.inner
+        for edge in node.children
+        if edge.name == STATE_DICT and version_of(node) is not None and is_state_of_object(graph.nodes[edge.node])
+    )
 
 
 class PlainPart:

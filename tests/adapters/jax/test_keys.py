@@ -1,5 +1,6 @@
 """Typed keys of JAX's random number generators."""
 
+import numpy as np
 import pytest
 
 import milepost
@@ -86,3 +87,26 @@ def test_a_raw_key_fits_a_typed_one_and_the_missing_name_is_reported(path):
     assert jax.random.key_data(checkpoint.key).tolist() == [0, 7]
     with pytest.raises(milepost.UnmatchedError, match="impl"):
         status.assert_consumed()
+
+
+def test_a_tree_with_a_key_keeps_everything_else(tmp_path):
+    key = jax.random.key(3)
+    tree = {
+        "step": 7,
+        "name": "run",
+        "rates": (0.1, None),
+        "l": [1, {2}],
+        "in": {"key": key, "n": [3]},
+        "w": np.ones(2),
+    }
+    found = milepost.load(milepost.save(tmp_path / "ckpt", tree))
+    assert jax.random.key_data(found["in"].pop("key")).tolist() == jax.random.key_data(tree["in"].pop("key")).tolist()
+    assert found.pop("w").tolist() == tree.pop("w").tolist()
+    assert found == tree
+
+
+def test_a_list_with_a_key_keeps_everything_else(tmp_path):
+    key = jax.random.key(3)
+    found = milepost.load(milepost.save(tmp_path / "ckpt", [key, 1, "text"]))
+    assert found[0] == key
+    assert found[1:] == [1, "text"]

@@ -356,3 +356,12 @@ def test_any_tree_round_trips(tmp_path_factory, shape):
     tree = build(2)
     milepost.Checkpoint(tree=tree).write(path)
     assert_equal(restored(path, tree=zeros(build(2))).tree, tree)
+
+
+def test_a_saved_tree_with_a_node_of_a_class_keeps_everything_else(tmp_path):
+    tree = {"layer": Layer(jnp.ones(2), jnp.zeros(1)), "step": 3, "empty": [], "in": {"l": [1, (2, None)], "s": {4}}}
+    found = milepost.load(milepost.save(tmp_path / "ckpt", tree))
+    layer = found.pop("layer")
+    assert {name: each.tolist() for name, each in layer.items()} == {"kernel": [1.0, 1.0], "bias": [0.0]}
+    del tree["layer"]
+    assert found == tree

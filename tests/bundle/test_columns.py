@@ -5,7 +5,7 @@ import pytest
 
 from milepost import Checkpoint, CheckpointOptions, MaxShardSizePolicy, Variable
 from milepost.bundle import columns as columns_module
-from milepost.bundle import open_bundle, specs_of
+from milepost.bundle import open_bundle
 from milepost.bundle.columns import decode_all as decode_columns
 from milepost.bundle.entry import decode, encode
 from milepost.coding import varint
@@ -47,7 +47,7 @@ LEFT_TO_DECODE = [
 
 def decode_all(rows):
     found = Rows.of((b"", row) for row in rows)
-    return decode_columns(found.data, found.starts, found.ends)
+    return decode_columns(found.keys, found.data, found.starts, found.ends)
 
 
 def fields(columns, place):
@@ -55,7 +55,7 @@ def fields(columns, place):
     return (
         spec.dtype,
         spec.shape,
-        *(int(each[place]) for each in (columns.shard, columns.offset, columns.size, columns.crc)),
+        *(int(each[place]) for each in (columns.file, columns.start, columns.size, columns.checksum)),
     )
 
 
@@ -127,7 +127,9 @@ def test_all_specs_are_those_of_one_by_one(tmp_path):
     prefix = Checkpoint(**variables).write(tmp_path / "ckpt", options)
     with open_bundle(LOCAL_STORAGE, prefix) as reader, open_bundle(LOCAL_STORAGE, prefix) as other:
         assert "größe/.ATTRIBUTES/VARIABLE_VALUE" in reader.keys()  # noqa: SIM118 - a reader is not a mapping
-        assert specs_of(reader) == (other.keys(), [other.spec(key) for key in other.keys()])  # noqa: SIM118
+        found = reader.catalogue()
+        assert found.keys == other.keys()
+        assert found.spec_of_each() == [other.spec(key) for key in found.keys]
         assert reader.entry("pieces/.ATTRIBUTES/VARIABLE_VALUE").slices
 
 

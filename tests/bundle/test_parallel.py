@@ -37,7 +37,7 @@ class TestForEach:
             threading.active_count() > before and time.monotonic() < end
         ):  # a thread that has told its end goes at once
             time.sleep(0.001)
-        assert threading.active_count() == before
+        assert threading.active_count() <= before
 
     def test_stops_at_a_failure(self, threads):
         """What was not begun is not done."""
@@ -87,4 +87,4 @@ def test_an_interrupt_during_the_wait_for_threads_is_raised_after_it(monkeypatch
     with pytest.raises(KeyboardInterrupt):
         for_each(done.append, range(10), threads=2)
     assert len(done) == 10
-    assert threading.active_count() == before
+    assert threading.active_count() <= before

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost import CorruptCheckpointError, MilepostError
+from milepost.bundle.catalogue import UNKNOWN, Catalogue
 from milepost.foreign import open_foreign
-from milepost.foreign.places import NOWHERE, Places
 from milepost.foreign.safetensors import _header, _in_any_form, _in_usual_form
 from milepost.storage import LOCAL_STORAGE
+from milepost.tensor import DType, TensorSpec
 from milepost.tools.cli import main
 
 save_file = pytest.importorskip("safetensors.numpy").save_file
@@ -70,22 +71,24 @@ def path(request, tmp_path):
 def test_a_listing_says_what_the_tensors_are(path):
     with open_foreign(LOCAL_STORAGE, path) as listed, open_foreign(LOCAL_STORAGE, path) as made:
         made.spec(made.keys()[0])  # makes them
-        keys, specs, spec = listed.columns()
-        assert keys == made.keys()
-        assert [specs[number] for number in spec] == [made.spec(key) for key in keys]
+        made._listing = made._catalogue = None
+        found, expected = listed.catalogue(), made.catalogue()
+        assert found.keys == expected.keys == made.keys()
+        assert found.spec_of_each() == expected.spec_of_each() == [made.spec(key) for key in found.keys]
         assert listed.stored_bytes == made.stored_bytes
-        found, expected = listed.places(keys), made.places(keys)
-        for place, _ in enumerate(keys):
-            assert (found.file[place] == NOWHERE) == (expected.file[place] == NOWHERE)
-            if found.file[place] != NOWHERE:
-                assert found.files[found.file[place]].path == expected.files[expected.file[place]].path
-            assert [column[place] for column in found[2:]] == [column[place] for column in expected[2:]]
+        for name in ("start", "size", "checksum", "before", "is_run"):
+            assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+        paths = [
+            [each.files[number].path if number != UNKNOWN else None for number in each.file]
+            for each in (found, expected)
+        ]
+        assert paths[0] == paths[1]
         assert listed._tensors is None, "no tensor was made for a list"
 
 
 def test_values_are_read_after_a_listing(path):
     with open_foreign(LOCAL_STORAGE, path) as reader:
-        reader.columns()
+        reader.catalogue()
         for key in [*reader.keys()]:
             name = {"head.weight": "l1.weight"}.get(key, key.replace("/", "."))
             if name in ARRAYS:
@@ -95,8 +98,8 @@ def test_values_are_read_after_a_listing(path):
 def test_a_name_of_another_tensor_is_added_to_a_listing(path):
     with open_foreign(LOCAL_STORAGE, path) as reader:
         reader.add("new", np.ones(3))
-        keys, _, spec = reader.columns()
-        assert spec[keys.index("new")] < 0, "it is no tensor of the file"
+        found = reader.catalogue()
+        assert not found.is_run[found.keys.index("new")], "it is no tensor of the file"
         assert reader.read("new").tolist() == [1, 1, 1]
 
 
@@ -161,11 +164,16 @@ def flipped(path, place):
     Path(path).write_bytes(data)
 
 
+def start_of(reader, key):
+    found = reader.catalogue()
+    return int(found.start[found.keys.index(key)])
+
+
 def test_a_damaged_array_is_named_in_a_comparison(tmp_path, capsys):
     for name in "ab":
         np.savez(tmp_path / f"{name}.npz", **{f"w{number}": np.full(9, number) for number in range(300)})
     with open_foreign(LOCAL_STORAGE, path := str(tmp_path / "b.npz")) as reader:
-        start = int(reader.places(["w123"]).start[0])
+        start = start_of(reader, "w123")
     flipped(path, start + 9)
     assert main(["diff", str(tmp_path / "a.npz"), path]) == 3
     told = capsys.readouterr().err
@@ -177,31 +185,29 @@ def test_a_damaged_array_is_named_in_a_comparison(tmp_path, capsys):
 def test_a_damaged_header_of_an_array_is_no_value(tmp_path):
     np.savez(path := str(tmp_path / "a.npz"), **{f"w{number}": np.full(9, number, np.int32) for number in range(3)})
     with open_foreign(LOCAL_STORAGE, path) as reader:
-        start = int(reader.places(["w1"]).start[0])
+        start = start_of(reader, "w1")
     data = Path(path).read_bytes()
     header = data[start - 128 : start]
     Path(path).write_bytes(data.replace(header, header.replace(b"<i4", b"<f4"), 2))  # as long, and fits the bytes
     with open_foreign(LOCAL_STORAGE, path) as reader:
-        assert reader.places(["w0"]).unproven([reader._file._file.read(start, 36)]).tolist() == [0]
+        data = reader._file._file.read(start, 36)
+        assert reader.catalogue().unproven(np.array([0]), [data]).tolist() == [0]
         with pytest.raises(CorruptCheckpointError, match="wrong checksum"):
             reader.read("w1")
 
 
 @given(st.lists(st.integers(0, 3), max_size=12))
-def test_places_of_groups_are_joined_in_their_order(groups):
+def test_parts_of_a_catalogue_are_joined_in_the_order_of_their_keys(groups):
     files = [object() for _ in range(4)]
     extents = [None if group == 3 else (files[group], place) for place, group in enumerate(groups)]
-    crc = [*range(100, 100 + len(groups))]
-    positions = [[place for place, group in enumerate(groups) if group == wanted] for wanted in sorted({*groups})]
-    parts = [
-        Places.of([extents[place] for place in each], [crc[place] for place in each], [0] * len(each))
-        for each in positions
-    ]
-    joined, expected = Places.joined(parts, positions), Places.of(extents, crc, [0] * len(groups))
-    assert joined.crc.tolist() == crc
-    for found in (joined, expected):
+    specs, names = [TensorSpec(DType.of("uint8"), ())], [f"{place:02}" for place in range(len(groups))]
+    of_all = Catalogue.of_extents(names, specs, np.zeros(len(groups), np.int64), extents)
+    parts = [of_all.take(np.flatnonzero(np.array(groups, int) == wanted)) for wanted in {*groups}]
+    joined = Catalogue.joined(parts).by_key()
+    for found in (joined, of_all):
+        assert [*found.keys] == names
         assert [
-            (found.files[number], start) if number != NOWHERE else None
+            (found.files[number], start) if number != UNKNOWN else None
             for number, start in zip(found.file.tolist(), found.start.tolist(), strict=True)
         ] == extents
 

@@ -5,7 +5,6 @@ from milepost.bundle.casting import CastingReader, is_castable, may_round
 from milepost.bundle.entry import Entry
 from milepost.bundle.fetch import Fetch, check_all
 from milepost.bundle.interface import BundleReader
-from milepost.bundle.listing import specs_of
 from milepost.bundle.names import data_path, find_prefixes, index_path, parse_data_path
 from milepost.bundle.opening import open_bundle, open_whole
 from milepost.bundle.parallel import for_each
@@ -28,5 +27,4 @@ __all__ = [
     "open_bundle",
     "open_whole",
     "parse_data_path",
-    "specs_of",
 ]

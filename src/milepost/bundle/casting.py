@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.entry import Entry
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.memory import Array
@@ -68,6 +69,13 @@ class CastingReader:
             return self._reader.entry(key)
         spec = self.spec(key)
         return Entry(spec.dtype, spec.shape, size=spec.nbytes)
+
+    def catalogue(self) -> Catalogue:
+        found = self._reader.catalogue()
+        cast = {place: self.entry(key) for place, key in enumerate(found.keys) if key in self._dtypes}
+        is_run = found.is_run.copy()
+        is_run[[*cast]] = False
+        return found.with_entries(cast)._replace(is_run=is_run)
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
         return None if key in self._dtypes else self._reader.extent(key)

@@ -8,10 +8,12 @@ another form, such as those of tensors in pieces, and entries with something wro
 from __future__ import annotations
 
 import itertools
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
+from milepost.bundle.catalogue import UNKNOWN, Catalogue
 from milepost.bundle.entry import Entry, parse_head
 from milepost.coding import varints
 from milepost.coding.varints import Column
@@ -39,63 +41,25 @@ _HALF: Final = np.uint64(32)
 """Half of the bits of a word."""
 
 
-class Columns(NamedTuple):
-    """The fields of some entries, one column for each.
-
-    Attributes:
-        specs: Every element type and shape that occurs.
-        spec: For each entry, which of ``specs`` is its own.
-        shard: The data file.
-        offset: The first byte in it.
-        size: The number of bytes.
-        crc: Their masked checksum.
-        others: The positions of the entries that are left to `decode`. Their fields have no meaning.
-    """
-
-    specs: list[TensorSpec]
-    spec: Column
-    shard: Column
-    offset: Column
-    size: Column
-    crc: Column
-    others: list[int]
-
-    def entries(self) -> list[Entry]:
-        """The entries. Those of `others` have no meaning; there is at least one that is not among them."""
-        specs = [(spec.dtype, spec.shape) for spec in self.specs]
-        dtypes, shapes = ([specs[number][part] for number in self.spec.tolist()] for part in (0, 1))
-        places = (field.tolist() for field in (self.shard, self.offset, self.size, self.crc))
-        rows = zip(dtypes, shapes, *places, itertools.repeat(()), strict=False)
-        # `Entry` itself is a function in Python, which would take most of the time
-        return list(map(tuple.__new__, itertools.repeat(Entry), rows))
-
-    def after(self, count: int) -> Columns:
-        """The columns without the first entries.
-
-        Args:
-            count: The number of entries to leave out.
-        """
-        others = [place - count for place in self.others if place >= count]
-        rest = slice(count, None)
-        return Columns(
-            self.specs, self.spec[rest], self.shard[rest], self.offset[rest], self.size[rest], self.crc[rest], others
-        )
-
-
-def decode_all(data: bytes, starts: Column, ends: Column) -> Columns:
+def decode_all(keys: Sequence[str], data: bytes, starts: Column, ends: Column) -> Catalogue:
     """Decodes entries.
 
     Args:
+        keys: The key of each entry.
         data: The entries, in this order, perhaps with other bytes between them.
         starts: Where each begins.
         ends: Where each ends.
+
+    Returns:
+        The tensors. The fields of those that are left to `decode` have no meaning.
 
     Example:
         >>> from milepost.bundle.entry import encode
         >>> from milepost.tensor import DType
         >>> entry = encode(DType.of("float32"), (2,), offset=7, size=8)
-        >>> columns = decode_all(entry + b"?", np.array([0, len(entry)]), np.array([len(entry), len(entry) + 1]))
-        >>> columns.specs[columns.spec[0]], int(columns.offset[0]), columns.others
+        >>> ends = np.array([len(entry), len(entry) + 1])
+        >>> catalogue = decode_all(["a", "b"], entry + b"?", np.array([0, len(entry)]), ends)
+        >>> catalogue.specs[catalogue.spec[0]], int(catalogue.start[0]), catalogue.others
         (float32[2], 7, [1])
     """
     heads = _Heads()
@@ -107,7 +71,20 @@ def decode_all(data: bytes, starts: Column, ends: Column) -> Columns:
         part = np.frombuffer(data[begin:end] + bytes(_PADDING), np.uint8)
         fits[some] = _decode(part, starts[some] - begin, ends[some] - begin, heads, found[:, some])
     spec, shard, offset, size, crc = found
-    return Columns(heads.specs, spec, shard, offset, size, crc, np.flatnonzero(~fits).tolist())
+    spec[~fits] = UNKNOWN
+    none = np.broadcast_to(np.int64(0), len(keys))
+    is_run = np.array([*(not each.dtype.is_bytes for each in heads.specs), False])[spec]
+    return Catalogue(keys, heads.specs, spec, (), shard, offset, size, crc, none, is_run, is_masked=True)
+
+
+def entries_of(catalogue: Catalogue) -> list[Entry]:
+    """The entries of the tensors. Those that are left to `decode` have no meaning; there is at least one other."""
+    specs = [(spec.dtype, spec.shape) for spec in catalogue.specs]
+    dtypes, shapes = ([specs[number][part] for number in catalogue.spec.tolist()] for part in (0, 1))
+    places = (column.tolist() for column in (catalogue.file, catalogue.start, catalogue.size, catalogue.checksum))
+    rows = zip(dtypes, shapes, *places, itertools.repeat(()), strict=False)
+    # `Entry` itself is a function in Python, which would take most of the time
+    return list(map(tuple.__new__, itertools.repeat(Entry), rows))
 
 
 def _decode(data: Any, starts: Column, ends: Column, heads: _Heads, found: Any) -> Any:

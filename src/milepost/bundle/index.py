@@ -9,10 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
+
+import numpy as np
 
 from milepost.bundle import strings
-from milepost.bundle.columns import Columns, decode_all
+from milepost.bundle.catalogue import Catalogue
+from milepost.bundle.columns import decode_all, entries_of
 from milepost.bundle.entry import Entry, decode, decode_spec
 from milepost.bundle.held import FileInMemory, have_same_bytes
 from milepost.bundle.messages import BundleHeader
@@ -66,7 +69,7 @@ class Index:
         self.decoded: dict[str, Entry] = {}
         self._rows: Rows | None = None
         self._names: list[str] | None = None
-        self._columns: Columns | None = None
+        self._catalogue: Catalogue | None = None
         self._are_decoded = False
         self._lookups = 0
         self._is_damaged = False
@@ -145,35 +148,30 @@ class Index:
             else:
                 yield (key := self._decode_key(row)), self._decode(key, value, decode)
 
-    def columns(self) -> tuple[list[str], Columns]:
-        """The keys of all tensors, sorted, and their entries in columns. The columns do not say much of tensors in pieces.
+    def catalogue(self) -> Catalogue:
+        """All tensors, sorted by key, but what is known of entries of the usual form only.
 
         Raises:
             CorruptCheckpointError: A key is malformed.
         """
-        names, columns, pieces = self._all_names(), self.all_columns(), self._pieces_end() - self._header_end()
-        return names, columns.after(pieces) if pieces else columns
+        pieces = self._pieces_end() - self._header_end()
+        found = self.with_pieces()
+        if pieces:
+            found = found.take(np.arange(pieces, len(found.keys)))
+        return found._replace(keys=self._all_names())
 
-    def all_columns(self) -> Columns:
-        """All entries in columns, first those of pieces. Errors are those of `rows` of a `milepost.table.TableReader`."""
-        columns = self._columns
-        if columns is None:
+    def with_pieces(self) -> Catalogue:
+        """All entries by their rows, first those of pieces. Errors are those of `rows` of a `milepost.table.TableReader`."""
+        found = self._catalogue
+        if found is None:
             rows, header = self._all_rows(), self._header_end()
-            columns = self._columns = decode_all(rows.data, rows.starts[header:], rows.ends[header:])
-        return columns
+            found = decode_all(rows.keys[header:], rows.data, rows.starts[header:], rows.ends[header:])
+            self._catalogue = found
+        return found
 
     def encoded(self, place: int) -> bytes:
-        """The entry at a position in `all_columns`, as it is in the file."""
+        """The entry at a position in `with_pieces`, as it is in the file."""
         return self._all_rows().value(self._header_end() + place)
-
-    def specs(self) -> list[TensorSpec]:
-        """Element type and shape of all tensors, in the order of `keys`. Errors are those of `spec`."""
-        keys, columns = self.columns()
-        specs: list[Any] = [*columns.specs, None]  # for entries of which nothing is known
-        found: list[TensorSpec] = [specs[number] for number in columns.spec.tolist()]
-        for place in columns.others:
-            found[place] = self.spec(keys[place])
-        return found
 
     def verify(self) -> None:
         """Reads all blocks of the file again, also those that are in memory, and compares their checksums."""
@@ -223,7 +221,7 @@ class Index:
     def forget(self) -> None:
         """Forgets what was parsed, which takes more memory than the file, and is seldom needed again."""
         self.decoded.clear()
-        self._rows, self._names, self._columns, self._are_decoded, self._lookups = None, None, None, False, 0
+        self._rows, self._names, self._catalogue, self._are_decoded, self._lookups = None, None, None, False, 0
 
     def forget_blocks(self) -> None:
         """Forgets the blocks of the file that are in memory. They are read again when they are needed."""
@@ -251,14 +249,14 @@ class Index:
         """Decodes all entries of the usual form, which takes less time than one after the other."""
         self._are_decoded = True
         with suppress(CorruptCheckpointError):  # a malformed key concerns nobody who reads another
-            keys, columns = self.columns()
-            if len(columns.others) == len(keys):
+            catalogue = self.catalogue()
+            if len(catalogue.others) == len(catalogue.keys):
                 return
-            self._columns = self._rows = None  # they take as much memory again
+            self._catalogue = self._rows = None  # they take as much memory again
             self.forget_blocks()
-            found = dict(zip(keys, columns.entries(), strict=True))
-            for place in columns.others:
-                del found[keys[place]]
+            found = dict(zip(catalogue.keys, entries_of(catalogue), strict=True))
+            for place in catalogue.others:
+                del found[catalogue.keys[place]]
             self.decoded = found | self.decoded
 
     def _row_of(self, key: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
+from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.entry import Entry
 from milepost.bundle.memory import Array
 from milepost.storage import ReadableFile
@@ -40,6 +41,10 @@ class BundleReader(Protocol):
 
     def entry(self, key: str) -> Entry:
         """The entry of a tensor in the index. In checkpoints of version 1 it has no position and no checksum."""
+        ...
+
+    def catalogue(self) -> Catalogue:
+        """All tensors in columns, sorted by key. Errors are those of `entry`."""
         ...
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from milepost.bundle.catalogue import UNKNOWN, Catalogue
 from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry, dtype_of, shape_of
 from milepost.bundle.memory import Array, new_array, object_array
@@ -109,6 +110,15 @@ class LegacyReader:
         pieces = tuple(tensor.pieces)
         whole = len(pieces) == 1 and pieces[0].is_whole
         return Entry(tensor.dtype, tensor.shape, slices=() if whole else pieces)
+
+    def catalogue(self) -> Catalogue:
+        keys = self.keys()
+        entries = {place: self.entry(key) for place, key in enumerate(keys)}
+        found = Catalogue.of(keys, [], np.full(len(keys), UNKNOWN)).with_entries(entries)
+        # no tensor has a place and a size of its own
+        size = np.array([*(UNKNOWN if spec.dtype.is_bytes else spec.nbytes for spec in found.specs)], np.int64)
+        no_run = np.zeros(len(keys), bool)
+        return found._replace(file=np.full(len(keys), UNKNOWN), size=size[found.spec], is_run=no_run)
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
         self._tensor(key)

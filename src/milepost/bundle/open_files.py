@@ -36,6 +36,12 @@ class OpenFiles:
         self._released = False
         self.paths = [data_path(prefix, shard, index.shards) for shard in range(index.shards)]
 
+    def __len__(self) -> int:
+        return self._index.shards
+
+    def __getitem__(self, shard: int) -> ReadableFile:
+        return self.data_file(shard)
+
     def data_file(self, shard: int, key: str | None = None) -> ReadableFile:
         """A data file.
 
@@ -44,12 +50,21 @@ class OpenFiles:
             key: The tensor that is wanted, for errors.
 
         Raises:
+            CorruptCheckpointError: There is no such data file.
             CheckpointNotFoundError: The file is missing, or another checkpoint has replaced this one.
             StorageError: The file cannot be opened.
             ValueError: The checkpoint is closed.
         """
         file = self._data.get(shard)
         if file is None:
+            if shard >= self._index.shards:
+                raise CorruptCheckpointError(
+                    "an entry for a data file that does not exist",
+                    key=key,
+                    file=self._index.file.path,
+                    expected=f"a shard less than {self._index.shards}",
+                    found=shard,
+                )
             with self._lock:
                 if self._closed:
                     raise ValueError(f"the reader of {self._prefix} is closed")
@@ -69,14 +84,6 @@ class OpenFiles:
             CorruptCheckpointError: There is no such data file, or the tensor reaches beyond its end.
             CheckpointNotFoundError: As for `data_file`. So are `StorageError` and `ValueError`.
         """
-        if entry.shard >= self._index.shards:
-            raise CorruptCheckpointError(
-                "an entry for a data file that does not exist",
-                key=key,
-                file=self._index.file.path,
-                expected=f"a shard less than {self._index.shards}",
-                found=entry.shard,
-            )
         file = self._data.get(entry.shard) or self.data_file(entry.shard, key)
         if entry.offset + entry.size > file.size:
             raise CorruptCheckpointError(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from milepost.bundle.catalogue import UNKNOWN
 from milepost.bundle.entry import decode
 from milepost.bundle.index import Index
 from milepost.bundle.open_files import OpenFiles
@@ -43,11 +44,10 @@ def check_apart(index: Index, paths: Sequence[str]) -> None:
         CorruptCheckpointError: Two entries do, or an entry is damaged.
         UnsupportedError: Values of an element type cannot be read.
     """
-    columns = index.all_columns()
-    is_decoded = np.ones(len(columns.spec), bool)
-    is_decoded[columns.others] = False
-    shard, offset, size = (field[is_decoded] for field in (columns.shard, columns.offset, columns.size))
-    others = [decode(index.encoded(place)) for place in columns.others]
+    catalogue = index.with_pieces()
+    is_decoded = catalogue.spec != UNKNOWN
+    shard, offset, size = (column[is_decoded] for column in (catalogue.file, catalogue.start, catalogue.size))
+    others = [decode(index.encoded(place)) for place in catalogue.others]
     if not _are_apart(
         *(
             np.append(column, np.array(more, np.int64))
@@ -65,15 +65,14 @@ def check_apart(index: Index, paths: Sequence[str]) -> None:
 
 def _is_right(index: Index, files: OpenFiles) -> bool:
     """Whether all entries are found at once to lie in their files, and none in another."""
-    columns = index.all_columns()
+    catalogue = index.with_pieces()
     try:
-        if any(not decode(index.encoded(place)).slices for place in columns.others):
+        if any(not decode(index.encoded(place)).slices for place in catalogue.others):
             return False
     except MilepostError:
         return False
-    is_decoded = np.ones(len(columns.spec), bool)
-    is_decoded[columns.others] = False
-    shard, offset, size = (field[is_decoded] for field in (columns.shard, columns.offset, columns.size))
+    is_decoded = catalogue.spec != UNKNOWN
+    shard, offset, size = (column[is_decoded] for column in (catalogue.file, catalogue.start, catalogue.size))
     if not len(shard):
         return True
     sizes = np.array([files.data_file(number).size for number in range(index.shards)], np.int64)

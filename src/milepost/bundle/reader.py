@@ -12,8 +12,10 @@ import math
 import sys
 from typing import Final, NamedTuple, Self
 
+import numpy as np
+
 from milepost.bundle import strings, variants
-from milepost.bundle.columns import Columns
+from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry
 from milepost.bundle.index import Index
@@ -77,22 +79,11 @@ class IndexedReader:
     def entry(self, key: str) -> Entry:
         return self._index.entry(key)
 
-    @property
-    def is_swapped(self) -> bool:
-        """Whether a machine of the other byte order has written the values."""
-        return self._swapped
-
-    def columns(self) -> tuple[list[str], Columns]:
-        """The keys of all tensors, sorted, and their entries in columns. The columns do not say much of tensors in pieces.
-
-        Raises:
-            CorruptCheckpointError: A key is malformed.
-        """
-        return self._index.columns()
-
-    def specs(self) -> list[TensorSpec]:
-        """Element type and shape of all tensors, in the order of `keys`. Errors are those of `spec`."""
-        return self._index.specs()
+    def catalogue(self) -> Catalogue:
+        found = self._index.catalogue()
+        entries = {place: self._index.entry(found.keys[place]) for place in found.others}
+        found = found.with_entries(entries)._replace(files=self._files)
+        return found._replace(is_run=np.zeros(len(found.keys), bool)) if self._swapped else found
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
         entry = self._index.decoded.get(key) or self._index.entry(key)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from typing import Any, Final, Self
 
-from milepost.bundle import BundleReader, specs_of
+from milepost.bundle import BundleReader
 from milepost.checkpoint.saved_tensor import SavedTensor
 from milepost.checkpoint.short_names import check_key, key_of
 from milepost.collector import collection_paused
@@ -35,7 +34,7 @@ from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path
-from milepost.tensor import DType
+from milepost.tensor import DType, TensorSpec
 from milepost.tensor.spec import format_shape
 
 PathLike = str | os.PathLike[str]
@@ -154,12 +153,16 @@ class CheckpointReader:
     @collection_paused()
     def get_variable_to_dtype_map(self) -> dict[str, DType]:
         """The element type of each tensor, by key."""
-        return {key: spec.dtype for key, spec in zip(*specs_of(self._bundle), strict=True)}
+        return {key: spec.dtype for key, spec in self._specs()}
 
     def _shapes(self) -> Iterator[tuple[str, list[int]]]:
         """Key and shape of each tensor, sorted by key."""
-        keys, specs = specs_of(self._bundle)
-        return zip(keys, map(list, map(attrgetter("shape"), specs)), strict=True)
+        return ((key, list(spec.shape)) for key, spec in self._specs())
+
+    def _specs(self) -> Iterator[tuple[str, TensorSpec]]:
+        """Key, and element type and shape, of each tensor, sorted by key."""
+        catalogue = self._bundle.catalogue()
+        return zip(catalogue.keys, catalogue.spec_of_each(), strict=True)
 
     def objects(self) -> dict[str, str]:
         """Key and class of each object in a file of another library that only code from the file could make, and of each NumPy array of an
@@ -174,7 +177,7 @@ class CheckpointReader:
             >>> CheckpointReader(prefix).objects()
             {}
         """
-        return bundle.objects if is_foreign(bundle := self._bundle) else {}
+        return dict(self._bundle.catalogue().objects)
 
     def metrics(self) -> dict[str, Any] | None:
         """The metrics that a manager has saved with the checkpoint, by name; None if there are none.
@@ -277,7 +280,7 @@ class CheckpointReader:
         """One line for each tensor: key, TensorFlow's name of its type, shape."""
         lines = [
             f"{key} (DT_{_TENSORFLOW_NAMES.get(spec.dtype.name, spec.dtype.name).upper()}) [{format_shape(spec.shape)}]\n"
-            for key, spec in zip(*specs_of(self._bundle), strict=True)
+            for key, spec in self._specs()
         ]
         return "".join(lines).encode(errors="backslashreplace")  # a name in JSON may hold half a character
 

@@ -70,7 +70,7 @@ def _write_graph(target: str, reader: BundleReader, graph: ObjectGraph, names: N
 def _write_tree(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:
     """Writes values by names."""
     source = Source(reader)
-    unread = reader.unread if isinstance(reader, ForeignReader) else ()
+    unread = reader.catalogue().unread
 
     def make(key: str, name: str, hints: Mapping[str, Array], read: Callable[[], Any]) -> Any:
         is_plain = name != VARIABLE_VALUE or reader.spec(key).dtype.is_bytes

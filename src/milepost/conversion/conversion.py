@@ -349,7 +349,7 @@ def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> Unsupp
     own = wanted.writer.remedy if wanted.writer is not None else ""
     if not export.tensors:
         remedy = "convert to another format, or give the values other names with rename"
-        if isinstance(reader, ForeignReader) and reader.objects.keys() >= export.left_out.keys():
+        if isinstance(reader, ForeignReader) and reader.catalogue().objects.keys() >= export.left_out.keys():
             own, remedy = "", f"load the file with {reader.library}, and save plain tensors of what these objects hold"
     return UnsupportedError(
         f"the format {wanted.format} cannot hold {'all' if export.tensors else 'any'} of the values; nothing was written",

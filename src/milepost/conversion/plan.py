@@ -203,7 +203,7 @@ class _Planning:
 
     def plan_objects(self, reader: ForeignReader) -> None:
         """Decides what becomes of the objects in a file of another library that are not read, and of what no array can hold."""
-        for key, kind in reader.objects.items():
+        for key, kind in reader.catalogue().objects.items():
             if self._names(key) is None:
                 self.export.unwanted.append(key)
             else:
@@ -215,7 +215,7 @@ class _Planning:
         inside = tuple(f"{key}/" for key in states)
         self.export.not_arrays += [
             key
-            for key in reader.not_arrays
+            for key in reader.catalogue().not_arrays
             if key not in states and not key.startswith(inside) and self._names(key) is not None
         ]
 

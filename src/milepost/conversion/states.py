@@ -91,7 +91,7 @@ def states_of(reader: BundleReader, graph: ObjectGraph) -> dict[int, State]:
 
 def states_in_file(reader: ForeignReader) -> Iterator[tuple[str, State]]:
     """The extra states of modules in a file of another library, each with its name."""
-    if not reader.packs or not any(EXTRA_STATE in key for key in (*reader.keys(), *reader.not_arrays)):
+    if not reader.packs or not any(EXTRA_STATE in key for key in (*reader.keys(), *reader.catalogue().not_arrays)):
         return
     keys = {id(item.value): item.key for item in walked(reader.root) if isinstance(item.value, Stored)}
     padding = Padding()

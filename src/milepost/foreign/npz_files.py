@@ -28,15 +28,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from milepost.bundle.catalogue import Catalogue, numbered
 from milepost.bundle.memory import Array, bytes_of, object_array, swap_bytes
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import zip_content
 from milepost.foreign.kinds import first_record
-from milepost.foreign.listing import Listing
 from milepost.foreign.near_reads import NearReads, read_rows
 from milepost.foreign.opaque import OBJECT_ARRAY, Opaque, unread_array
-from milepost.foreign.places import Places
 from milepost.foreign.shapes import are_counts
 from milepost.foreign.stored import Stored
 from milepost.foreign.zip_directory import STORED, Archive, ZipRecord, starts_of
@@ -198,7 +197,7 @@ class NpzFile:
             for (name, record), start, form in zip(found.records.items(), *columns, strict=True)
         }
 
-    def listing(self) -> Listing | None:
+    def listing(self) -> Catalogue | None:
         found = self._alike
         if found is None:
             return None
@@ -207,8 +206,16 @@ class NpzFile:
             for column in ([form.is_as_in_memory for form in found.forms], [form.crc for form in found.forms])
         )
         crc = [record.crc for record in found.records.values()]
-        places = Places.in_one(self._file, found.starts + _USUAL, is_run, crc, before)
-        return Listing([*found.records], found.specs, found.form, places)
+        return Catalogue.of(
+            [*found.records],
+            found.specs,
+            found.form,
+            file=self._file,
+            start=found.starts + _USUAL,
+            checksum=crc,
+            before=before,
+            is_run=is_run,
+        )
 
     def _one_by_one(self, records: Mapping[str, ZipRecord], starts: Sequence[int]) -> dict[str, Any]:
         arrays = {}
@@ -235,14 +242,18 @@ class NpzFile:
         place: Place = tensor.place
         return (self._file, place.start + place.form.length) if place.is_run else None
 
-    def places(self, tensors: Sequence[Stored]) -> Places:
-        places: list[Place] = [tensor.place for tensor in tensors]
-        return Places.in_one(
-            self._file,
-            [place.start + place.form.length for place in places],
-            [place.is_run for place in places],
-            [place.record.crc for place in places],
-            [place.form.crc for place in places],
+    def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
+        specs, spec = numbered(tensor.spec for tensor in tensors.values())
+        places: list[Place] = [tensor.place for tensor in tensors.values()]
+        return Catalogue.of(
+            [*tensors],
+            specs,
+            spec,
+            file=self._file,
+            start=[place.start + place.form.length for place in places],
+            checksum=[place.record.crc for place in places],
+            before=[place.form.crc for place in places],
+            is_run=[place.is_run for place in places],
         )
 
     def check(self, tensor: Stored) -> None:

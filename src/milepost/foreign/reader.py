@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
 from milepost.bundle.boxes import read_box
+from milepost.bundle.catalogue import Catalogue, numbered
 from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry
 from milepost.bundle.mapping import map_bytes
@@ -18,16 +18,13 @@ from milepost.bundle.memory import Array, new_array
 from milepost.bundle.problems import no_such_key
 from milepost.bundle.slices import Box, index_of, ranges
 from milepost.bundle.transfer import read_chunks
-from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.items import ROOT, Item, are_keys, items_of, tensors_alone, walked
-from milepost.foreign.listing import ListedFile
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
-from milepost.foreign.places import Places
 from milepost.foreign.rebuilt import kind_of, refusal
 from milepost.foreign.renamed import renamed
-from milepost.foreign.stored import BoxedFile, CheckedFile, DescribedFile, ForeignFile, Stored, places_of
+from milepost.foreign.stored import BoxedFile, CheckedFile, DescribedFile, ForeignFile, ListedFile, Stored, catalogue_of
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.renaming import Rename
 from milepost.plain_state.encoding import TEXT
@@ -66,8 +63,9 @@ class ForeignReader:
         self._plain: dict[str, Any] = {}
         self._objects: dict[str, Opaque] = {}
         self._root: Item | None = None
+        self._catalogue: Catalogue | None = None
         self._listing = file.listing() if isinstance(file, ListedFile) else None
-        if self._listing is not None and are_keys(self._listing.names, dotted=file.dotted):
+        if self._listing is not None and are_keys(self._listing.keys, dotted=file.dotted):
             return
         self._listing = None
         if (tensors := tensors_alone(file.tree, dotted=file.dotted)) is not None:
@@ -146,9 +144,7 @@ class ForeignReader:
         """How many bytes all tensors take if none of them share memory."""
         if self._listing is not None:
             return self._listing.nbytes
-        specs = {id(stored.spec): stored.spec for stored in self._stored.values()}
-        counts = Counter(map(id, (stored.spec for stored in self._stored.values())))
-        return sum(specs[each].nbytes * count for each, count in counts.items())
+        return sum(stored.spec.nbytes for stored in self._stored.values())
 
     def checksums(self) -> tuple[int, int]:
         """How many tensors have checksums that were compared, and how many tensors there are. It is known after `verify`."""
@@ -157,33 +153,6 @@ class ForeignReader:
     @property
     def shard_paths(self) -> list[str]:
         return self._file.paths
-
-    @property
-    def objects(self) -> dict[str, str]:
-        """The objects that only running code could make, and the arrays of element types that are not read, with their classes, by key.
-        The contents of objects may be readable."""
-        return {key: kind_of(opaque) for key, opaque in sorted(self._objects.items())}
-
-    @property
-    def unread(self) -> set[str]:
-        """The keys of those objects of which nothing is read."""
-        return {item.key for item in walked(self.root) if item.is_unread} if self._objects else set()
-
-    @property
-    def not_arrays(self) -> dict[str, str]:
-        """What no array can hold, and what is no object of a class, by key: ``None``, and the empty ``[]``, ``()`` and ``{}``."""
-        if self._root is None:  # all are tensors
-            return {}
-        known = self._stored.keys() | self._plain.keys() | self._objects.keys()
-        found = {
-            item.key: _shown(item.value)
-            for item in walked(self.root)
-            if item.has_value
-            and item is not self._root  # a file that is an empty dict
-            and item.key not in known
-            and (item.is_leaf or not item.value)
-        }
-        return dict(sorted(found.items()))
 
     def rename(self, rename: Rename) -> list[str]:
         """Gives values other names in the tree. Their keys stay.
@@ -198,6 +167,7 @@ class ForeignReader:
             UnsupportedError: Two values would have the same name.
         """
         tree, keys, left_out = renamed(self._file.tree, rename, dotted=self._file.dotted)
+        self._catalogue = None
         self._root = items_of(tree, dotted=self._file.dotted, keys=keys)
         for item in walked(self.root):
             known = self._stored.get(item.key) if isinstance(item.value, Stored) else self._plain.get(item.key)
@@ -211,10 +181,9 @@ class ForeignReader:
         """Adds a value in the form that an object needs, under a key that no other value has."""
         if isinstance(value, Stored):
             self._stored[key] = value
-            self._listing = None  # which does not have it
         else:
             self._plain[key] = value
-            self._listing = None
+        self._listing = self._catalogue = None  # which do not have it
 
     def are_equal(self, first: Stored, second: Stored) -> bool:
         """Whether two tensors have the same bytes. They are compared in chunks if they can be read so."""
@@ -238,31 +207,40 @@ class ForeignReader:
         return not first.spec.nbytes or all(np.array_equal(a, b) for a, b in zip(*chunks, strict=True))
 
     def keys(self) -> list[str]:
-        return [*self._listing.keys] if self._listing is not None else sorted([*self._stored, *self._plain])
+        return [*self.catalogue().keys] if self._listing is not None else sorted([*self._stored, *self._plain])
 
-    def columns(self) -> tuple[list[str], list[TensorSpec], Column]:
-        """The keys of all values, sorted; element types and shapes that occur; and which of these each value has, -1 for plain values."""
-        keys = self.keys()
-        if self._listing is not None:
-            return keys, [*self._listing.specs], self._listing.spec[self._listing.positions(keys)]
-        spec_of_each = [None if stored is None else stored.spec for stored in map(self._stored.get, keys)]
-        specs = {id(spec): spec for spec in spec_of_each if spec is not None}
-        numbers = {id(None): -1} | {known: number for number, known in enumerate(specs)}
-        return keys, [*specs.values()], np.array([*map(numbers.__getitem__, map(id, spec_of_each))], np.int64)
+    def catalogue(self) -> Catalogue:
+        if self._catalogue is None:
+            found = self._listing
+            if found is None:
+                found = Catalogue.joined([catalogue_of(self._file, self._stored), self._plain_values()])
+            unread = {item.key for item in walked(self.root) if item.is_unread} if self._objects else set()
+            objects = {key: kind_of(opaque) for key, opaque in sorted(self._objects.items())}
+            self._catalogue = found.by_key()._replace(objects=objects, unread=unread, not_arrays=self._not_arrays())
+        return self._catalogue
 
-    def places(self, keys: Sequence[str]) -> Places:
-        """Where values are, if they are in a file as in memory.
+    def _not_arrays(self) -> dict[str, str]:
+        if self._root is None:  # all are tensors
+            return {}
+        known = self._stored.keys() | self._plain.keys() | self._objects.keys()
+        found = {
+            item.key: _shown(item.value)
+            for item in walked(self.root)
+            if item.has_value
+            and item is not self._root  # a file that is an empty dict
+            and item.key not in known
+            and (item.is_leaf or not item.value)
+        }
+        return dict(sorted(found.items()))
 
-        Args:
-            keys: The keys of some values.
-        """
-        if self._listing is not None:
-            return self._listing.places.take(self._listing.positions(keys))
-        tensors = [*map(self._stored.get, keys)]
-        known = [stored for stored in tensors if stored is not None]
-        if len(known) == len(tensors):
-            return places_of(self._file, known)
-        return Places.of(None if stored is None else self._file.extent(stored) for stored in tensors)
+    def _plain_values(self) -> Catalogue:
+        """The values that are in memory already, in columns."""
+        arrays = {key: self._plain_array(key) for key in self._plain.keys() - self._stored.keys()}
+        specs, spec = numbered(TensorSpec(DType.of(array), array.shape) for array in arrays.values())
+        size = [
+            sum(map(len, array.reshape(-1))) if array.dtype.hasobject else array.nbytes for array in arrays.values()
+        ]
+        return Catalogue.of([*arrays], specs, spec, is_run=False)._replace(size=np.array(size, np.int64))
 
     def __contains__(self, key: object) -> bool:
         return key in self._stored or key in self._plain

@@ -27,12 +27,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from milepost.bundle.catalogue import Catalogue, numbered
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.coding.json_data import parse_object
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.listing import Listing
-from milepost.foreign.places import Places
 from milepost.foreign.shapes import is_shape, pairs_of_counts
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
@@ -124,14 +123,14 @@ class SafetensorsFile:
     def tensors(self) -> dict[str, Stored]:
         return self.tree
 
-    def listing(self) -> Listing:
+    def listing(self) -> Catalogue:
         found = self._found
         kind, begins = found.kind, found.begins
         if self._left_out:
             kept = [found.names.index(name) for name in self._left_out.values()]
             kind, begins = (np.concatenate((column, column[kept])) for column in (kind, begins))
-        places = Places.in_one(self._file, begins + self._start, sys.byteorder == "little")
-        return Listing([*found.names, *self._left_out], found.kinds, kind, places)
+        names, start = [*found.names, *self._left_out], begins + self._start
+        return Catalogue.of(names, found.kinds, kind, file=self._file, start=start, is_run=sys.byteorder == "little")
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         if not tensor.spec.nbytes:
@@ -144,8 +143,10 @@ class SafetensorsFile:
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
         return None if sys.byteorder == "big" else (self._file, tensor.place)
 
-    def places(self, tensors: Sequence[Stored]) -> Places:
-        return Places.in_one(self._file, [tensor.place for tensor in tensors], sys.byteorder == "little")
+    def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
+        specs, spec = numbered(tensor.spec for tensor in tensors.values())
+        start = [tensor.place for tensor in tensors.values()]
+        return Catalogue.of([*tensors], specs, spec, file=self._file, start=start, is_run=sys.byteorder == "little")
 
     def check(self, tensor: Stored) -> None:
         """Does nothing: the header was checked when the file was opened, and the format has no checksums."""

@@ -5,18 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import reprlib
-from collections.abc import Callable, Sequence
-from itertools import chain, pairwise
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
+from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.memory import Array
 from milepost.coding.json_data import LONGEST, parse_object
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
-from milepost.foreign.listing import ListedFile, Listing
-from milepost.foreign.places import Places
-from milepost.foreign.stored import DescribedFile, ForeignFile, Stored, places_of
+from milepost.foreign.stored import DescribedFile, ForeignFile, ListedFile, Stored, catalogue_of
 from milepost.storage import ReadableFile
 
 
@@ -43,7 +39,7 @@ class ShardedModel:
         self.path = index.path
         self.paths: list[str] = []
         self._shards: list[ForeignFile] = []
-        self._listings: list[Listing | None] = []
+        self._listings: list[Catalogue | None] = []
         self._named: list[list[str]] = []  # the names that the index says are in each of them
         try:
             self._files, self.metadata = _index(index)
@@ -81,25 +77,18 @@ class ShardedModel:
             self._named.append(names)
             self.paths.append(path)
             self._listings.append(shard.listing() if isinstance(shard, ListedFile) else None)
-            held = self._listings[-1].names if self._listings[-1] is not None else _tensors_of(shard)
+            held = self._listings[-1].keys if self._listings[-1] is not None else _tensors_of(shard)
             for name in sorted({*names} - {*held}):
                 raise CorruptCheckpointError(
                     "the index names a tensor that its file does not hold", key=name, file=path
                 )
 
-    def listing(self) -> Listing | None:
+    def listing(self) -> Catalogue | None:
         """All tensors, if each file lists those that the index says are in it, and no others."""
         known = [part for part in self._listings if part is not None]
-        if len(known) < len(self._shards) or sum(len(part.names) for part in known) > len(self._files):
+        if len(known) < len(self._shards) or sum(len(part.keys) for part in known) > len(self._files):
             return None
-        first = np.cumsum([0, *(len(part.specs) for part in known)])
-        ends = np.cumsum([0, *(len(part.names) for part in known)])
-        return Listing(
-            [*chain.from_iterable(part.names for part in known)],
-            [*chain.from_iterable(part.specs for part in known)],
-            np.concatenate([part.spec + number for part, number in zip(known, first.tolist(), strict=False)]),
-            Places.joined([part.places for part in known], [range(*each) for each in pairwise(ends.tolist())]),
-        )
+        return Catalogue.joined(known)
 
     @functools.cached_property
     def tree(self) -> dict[str, Stored]:
@@ -127,12 +116,11 @@ class ShardedModel:
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
         return self._owners[id(tensor)].extent(tensor)
 
-    def places(self, tensors: Sequence[Stored]) -> Places:
-        owned: dict[int, list[int]] = {}
-        for place, tensor in enumerate(tensors):
-            owned.setdefault(id(self._owners[id(tensor)]), []).append(place)
-        parts = [places_of(self._owners[id(tensors[at[0]])], [tensors[place] for place in at]) for at in owned.values()]
-        return Places.joined(parts, [*owned.values()])
+    def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
+        owned: dict[int, dict[str, Stored]] = {}
+        for name, tensor in tensors.items():
+            owned.setdefault(id(self._owners[id(tensor)]), {})[name] = tensor
+        return Catalogue.joined([catalogue_of(shard, owned[id(shard)]) for shard in self._shards if id(shard) in owned])
 
     def check(self, tensor: Stored) -> None:
         self._owners[id(tensor)].check(tensor)

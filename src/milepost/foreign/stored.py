@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from milepost.bundle.catalogue import Catalogue, numbered
 from milepost.bundle.memory import Array
 from milepost.bundle.slices import Box
-from milepost.foreign.places import Places
 from milepost.storage import ReadableFile
 from milepost.tensor import TensorSpec
 
@@ -100,11 +100,24 @@ class BoxedFile(Protocol):
 
 
 @runtime_checkable
-class PlacedFile(Protocol):
+class CataloguedFile(Protocol):
     """A `ForeignFile` that tells of many tensors together what `extent` and `check` tell of each. This takes less time."""
 
-    def places(self, tensors: Sequence[Stored]) -> Places:
-        """The places of tensors, and their checksums."""
+    def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
+        """The columns of some tensors of the file, by name."""
+        ...
+
+
+@runtime_checkable
+class ListedFile(Protocol):
+    """A `ForeignFile` that can list its tensors without an object for each."""
+
+    def listing(self) -> Catalogue | None:
+        """All that is in the file; None if there is anything else than tensors by name."""
+        ...
+
+    def tensors(self) -> dict[str, Stored]:
+        """The tensors by name."""
         ...
 
 
@@ -127,6 +140,9 @@ class CheckedFile(Protocol):
         ...
 
 
-def places_of(file: ForeignFile, tensors: Sequence[Stored]) -> Places:
-    """The places of tensors of a file, and their checksums as far as they are known of many tensors together."""
-    return file.places(tensors) if isinstance(file, PlacedFile) else Places.of(map(file.extent, tensors))
+def catalogue_of(file: ForeignFile, tensors: Mapping[str, Stored]) -> Catalogue:
+    """The columns of some tensors of a file, by name, with checksums as far as they are known of many tensors together."""
+    if isinstance(file, CataloguedFile):
+        return file.catalogue(tensors)
+    specs, spec = numbered(tensor.spec for tensor in tensors.values())
+    return Catalogue.of_extents([*tensors], specs, spec, map(file.extent, tensors.values()))

@@ -18,13 +18,13 @@ from contextlib import suppress
 from operator import methodcaller
 from typing import Any, Final
 
+from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import rebuilt, zip_content
 from milepost.foreign.kinds import first_record
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
-from milepost.foreign.places import Places
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
 from milepost.foreign.torch_tensors import TorchStorage, storage_of
@@ -108,8 +108,8 @@ class TorchArchive:
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
         return self._storages.extent(tensor)
 
-    def places(self, tensors: Sequence[Stored]) -> Places:
-        return self._storages.places(tensors)
+    def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
+        return self._storages.catalogue(tensors)
 
     def check(self, tensor: Stored) -> None:
         self._storages.check(tensor)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from milepost.bundle.catalogue import NO_CHECKSUM, OF_MORE, Catalogue, numbered
 from milepost.bundle.counting import counter
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError
 from milepost.foreign.near_reads import NearReads
-from milepost.foreign.places import NO_CHECKSUM, Places
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import TorchStorage, View
 from milepost.storage import ReadableFile
@@ -133,22 +133,24 @@ class TorchStorages:
             return None
         return self.file, self.records[view.storage.key].offset + view.offset
 
-    def places(self, tensors: Sequence[Stored]) -> Places:
-        """The places of tensors, and their checksums."""
-        views: list[View] = [tensor.place for tensor in tensors]
+    def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
+        """The columns of some tensors, by name."""
+        views: list[View] = [tensor.place for tensor in tensors.values()]
         records = [self.records[view.storage.key] for view in views]
         columns = zip(*records, strict=True) if records else ((), (), ())
         begin, size, crc = (np.array(column, np.int64) for column in columns)
         offset = np.array([view.offset for view in views], np.int64)
-        length = np.array([tensor.spec.nbytes for tensor in tensors], np.int64)
-        has_none = crc == UNKNOWN
-        return Places.in_one(
-            self.file,
-            begin + offset,
-            [view.strides is None and not self._swapped for view in views],
-            np.where(has_none, NO_CHECKSUM, crc),
-            is_checksum_of_more=~has_none & (length != size),
+        specs, spec = numbered(tensor.spec for tensor in tensors.values())
+        found = Catalogue.of(
+            [*tensors],
+            specs,
+            spec,
+            file=self.file,
+            start=begin + offset,
+            is_run=[view.strides is None and not self._swapped for view in views],
         )
+        checksum = np.where(found.size == size, crc, OF_MORE)
+        return found._replace(checksum=np.where(crc == UNKNOWN, NO_CHECKSUM, checksum))
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         """Reads a tensor into a contiguous array of its type and shape."""

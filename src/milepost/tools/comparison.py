@@ -170,7 +170,9 @@ class Comparison:
         wanted = ~self.has_other_shape
         if trust_checksums:
             (a, b), (old, new) = self.sides, self.pairs
-            is_equal = (a.crc[old] == b.crc[new]) & (a.size[old] == b.size[new]) & (a.crc[old] != 0)
+            first, second = a.catalogue, b.catalogue
+            is_equal = (first.checksum[old] == second.checksum[new]) & (a.size[old] == b.size[new])
+            is_equal &= (first.checksum[old] > 0) & first.is_masked & second.is_masked
             wanted &= ~is_equal | self.has_other_type
         return np.flatnonzero(wanted)
 

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 from milepost.bundle import BundleReader
 from milepost.engine.load import read_object_graph
 from milepost.errors import MilepostError
-from milepost.foreign import ForeignReader
 from milepost.graph.keys import escape
 from milepost.graph.object_graph import ObjectGraph
 
@@ -63,8 +62,8 @@ def not_arrays_of(reader: BundleReader, *, with_graph: bool) -> dict[str, str]:
         reader: The open checkpoint.
         with_graph: Whether to look at the object graph of a checkpoint, which takes time.
     """
-    if isinstance(reader, ForeignReader):
-        return reader.not_arrays
+    if found := reader.catalogue().not_arrays:
+        return dict(found)
     if not with_graph:
         return {}
     try:

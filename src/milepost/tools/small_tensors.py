@@ -15,14 +15,8 @@ import numpy as np
 
 from milepost.bundle import BundleReader
 from milepost.bundle.counting import counter
-from milepost.bundle.problems import wrong_checksum
-from milepost.bundle.reader import IndexedReader
-from milepost.coding.crc32c import crc32c, masked_each
 from milepost.coding.varints import Column
 from milepost.errors import MilepostError
-from milepost.foreign import ForeignReader
-from milepost.foreign.places import NOWHERE, Places
-from milepost.storage import ReadableFile
 from milepost.tensor import DType
 from milepost.tools.blocks import norms_of
 from milepost.tools.differences import Differences
@@ -50,18 +44,10 @@ class SmallTensors:
     def __init__(self, reader: BundleReader, tensors: Tensors) -> None:
         self._reader = reader
         self._tensors = tensors
-        self._files: dict[int, ReadableFile] = {}
-        self._places: Places | None = None
-        self._shard, self._offset, is_plain = tensors.shard, tensors.offset, tensors.is_plain
-        if isinstance(reader, ForeignReader):
-            self._places = reader.places(tensors.keys)
-            self._shard, self._offset = self._places.file, self._places.start
-            self._files = dict(enumerate(self._places.files))
-            is_plain = self._shard != NOWHERE
+        self._file, self._start = tensors.catalogue.file, tensors.catalogue.start
         is_numeric_spec = np.array([*(is_numeric(spec.dtype) for spec in tensors.specs), False])
-        self._is_small = is_plain & (tensors.size > 0) & (tensors.size <= _SMALL) & is_numeric_spec[tensors.spec]
-        if isinstance(reader, IndexedReader) and reader.is_swapped:
-            self._is_small[:] = False
+        self._is_small = tensors.catalogue.is_run & (tensors.size > 0) & (tensors.size <= _SMALL)
+        self._is_small &= is_numeric_spec[tensors.spec]
 
     def contains(self, places: Column) -> Any:
         """Which of some tensors are among them."""
@@ -87,54 +73,37 @@ class SmallTensors:
             MilepostError: As for `BundleReader.read`.
         """
         tensors = self._tensors
-        by_file = np.lexsort((self._offset[places], self._shard[places]))
+        by_file = np.lexsort((self._start[places], self._file[places]))
         order = places[by_file]
-        shards, starts = self._shard[order], self._offset[order]
+        files, starts = self._file[order], self._start[order]
         ends = starts + tensors.size[order]
-        is_apart = (shards[1:] != shards[:-1]) | (starts[1:] - ends[:-1] > _GAP) | (starts[1:] < ends[:-1])
+        is_apart = (files[1:] != files[:-1]) | (starts[1:] - ends[:-1] > _GAP) | (starts[1:] < ends[:-1])
         is_apart |= starts[1:] // _JOINED != starts[:-1] // _JOINED
         found: list[bytes] = []
         for group in np.split(order, np.flatnonzero(is_apart) + 1):
             found += self._read_group(group)
-        if isinstance(self._reader, ForeignReader):
-            assert self._places is not None, "a file of another library has them"
-            for number in self._places.take(order).unproven(found).tolist():
-                self._reader.check(tensors.keys[order[number]])
-        else:
-            for number in np.flatnonzero(masked_each(found) != tensors.crc[order]).tolist():
-                place = int(order[number])
-                path, expected = self._file(place).path, int(tensors.crc[place])
-                raise wrong_checksum(tensors.keys[place], path, int(starts[number]), expected, crc32c(found[number]))
+        for number in tensors.catalogue.unproven(order, found).tolist():
+            found[number] = self._reader.read(tensors.keys[order[number]]).tobytes()  # raises an error if it is damaged
         if not (np.diff(by_file) == 1).all():
             found = [found[number] for number in np.argsort(by_file).tolist()]
         return found
 
     def _read_group(self, group: Column) -> list[bytes]:
         """Reads neighbours in one go."""
-        sizes, offsets = self._tensors.size[group], self._offset[group]
-        file, start, end = self._file(int(group[0])), int(offsets[0]), int(offsets[-1] + sizes[-1])
-        if end > file.size:
-            for place in group.tolist():
-                self._reader.extent(
-                    self._tensors.keys[place]
-                )  # raises an error that names the first that is not in the file
+        keys, sizes, starts = self._tensors.keys, self._tensors.size[group], self._start[group]
+        start, end = int(starts[0]), int(starts[-1] + sizes[-1])
         try:
+            file = self._tensors.catalogue.files[int(self._file[group[0]])]
+            if end > file.size:
+                for place in group.tolist():
+                    self._reader.extent(keys[place])  # raises an error that names the first that is not in the file
             data = file.read(start, end - start)
         except MilepostError as error:
-            raise error.with_context(key=self._tensors.keys[group[0]], file=file.path) from None
+            raise error.with_context(key=keys[group[0]]) from None
         if (count := counter()) is not None:
             count(int(sizes.sum()))
-        begins = offsets - start
+        begins = starts - start
         return [data[at:stop] for at, stop in zip(begins.tolist(), (begins + sizes).tolist(), strict=True)]
-
-    def _file(self, place: int) -> ReadableFile:
-        """The data file of a tensor."""
-        shard = int(self._shard[place])
-        if shard not in self._files:
-            extent = self._reader.extent(self._tensors.keys[place])
-            assert extent is not None, "these tensors have one"
-            self._files[shard] = extent[0]
-        return self._files[shard]
 
 
 def compare_small(

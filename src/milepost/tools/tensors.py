@@ -12,13 +12,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.bundle import BundleReader
-from milepost.bundle.legacy import LegacyReader
-from milepost.bundle.reader import IndexedReader
+from milepost.bundle.catalogue import UNKNOWN
 from milepost.checkpoint.short_names import key_of, name_of
 from milepost.collector import collection_paused
 from milepost.engine.load import nones_of
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError
-from milepost.foreign import ForeignReader
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, unescape
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.tensor import DType, TensorSpec
@@ -34,8 +32,8 @@ class Row(NamedTuple):
         key: Its key.
         dtype: Its element type.
         shape: Its shape.
-        size: How many bytes it takes in the file, or in memory if the file is one of another library.
-        shard: The number of its data file; None if it is in pieces, or in a file of another library.
+        size: How many bytes it takes in the file, or in memory if the file is of another format.
+        shard: The number of its data file; None if it is in pieces, or in a file of another format.
         pieces: How many pieces it was saved in.
         is_none: Whether it stands for None, which has no tensor.
     """
@@ -81,9 +79,7 @@ class Tensors:
         size: As in `Row`.
         shard: As in `Row`; -1 for None.
         pieces: As in `Row`, for those with more than one, by position.
-        crc: The masked checksum of all of the tensor; 0 if there is none.
-        offset: The first byte in the data file, if the tensor is plain.
-        is_plain: Whether the tensor is one run of bytes in a data file of a checkpoint, of which the columns say all.
+        catalogue: What the index says, in the same order.
         none: The number of None in ``specs``; -1 if no tensor stands for it.
         texts: Each of ``specs`` as text.
 
@@ -93,31 +89,17 @@ class Tensors:
 
     def __init__(self, reader: BundleReader) -> None:
         self.specs: list[TensorSpec] = []
-        self.pieces: dict[int, int] = {}
         self._numbers: dict[TensorSpec, int] = {}
         self._dtypes: list[DType] = []
         self._shapes: list[tuple[int, ...]] = []
-        if isinstance(reader, IndexedReader):
-            self.keys, columns = reader.columns()
-            numbers = np.array([*map(self._number, columns.specs), -1], np.int64)
-            self.spec, self.size = numbers[columns.spec], columns.size.copy()
-            self.shard, self.crc, self.offset = columns.shard.copy(), columns.crc.copy(), columns.offset
-            others = columns.others
-        elif isinstance(reader, ForeignReader):
-            self.keys, specs, spec = reader.columns()
-            self.spec = np.array([*map(self._number, specs), -1], np.int64)[spec]
-            self.size = np.array([*(each.nbytes for each in self.specs), 0], np.int64)[self.spec]
-            self.crc, self.offset = np.zeros((2, len(self.keys)), np.int64)
-            self.shard = np.full(len(self.keys), -1, np.int64)
-            others = np.flatnonzero(spec < 0).tolist()
-        else:
-            self.keys = sorted(reader.keys())
-            self.spec, self.size, self.shard, self.crc, self.offset = np.zeros((5, len(self.keys)), np.int64)
-            others = list(range(len(self.keys)))
-        self.is_plain = np.full(len(self.keys), isinstance(reader, IndexedReader))
-        self.is_plain[others] = False
-        for place in others:
-            self._add(reader, place)
+        found = self.catalogue = reader.catalogue()
+        self.keys = found.keys
+        self.spec = np.array([*map(self._number, found.specs)], np.int64)[found.spec]
+        self.size = found.size.copy()
+        for place in np.flatnonzero(found.size == UNKNOWN).tolist():
+            self.size[place] = _text_size(reader, self.keys[place])
+        self.shard = found.file if found.is_masked else np.full(len(self.keys), UNKNOWN)
+        self.pieces = found.pieces
         self.none = -1
         if SPEC_OF_NONE in self._numbers:
             self._tell_none(nones_of(reader))
@@ -136,18 +118,6 @@ class Tensors:
             self._dtypes.append(SPEC_OF_NONE.dtype)
             self._shapes.append(SPEC_OF_NONE.shape)
             self.spec[places] = self.none
-
-    def _add(self, reader: BundleReader, place: int) -> None:
-        """Adds what the columns of the index do not say."""
-        row = _row_of(reader, self.keys[place])
-        self.spec[place] = self._number(TensorSpec(row.dtype, row.shape))
-        self.size[place] = row.size
-        self.shard[place] = -1 if row.shard is None else row.shard
-        if row.pieces > 1:
-            self.pieces[place] = row.pieces
-        if isinstance(reader, IndexedReader):
-            entry = reader.entry(row.key)
-            self.crc[place] = 0 if entry.slices else entry.crc
 
     def _number(self, spec: TensorSpec) -> int:
         number = self._numbers.setdefault(spec, len(self.specs))
@@ -181,38 +151,19 @@ class Tensors:
 @collection_paused()
 def rows_of(reader: BundleReader, keys: Iterable[str] | None = None) -> list[Row]:
     """Tensors of a checkpoint, by default all, sorted by key. Only the index is read; and the object graph, if it may say that one is None."""
+    tensors = Tensors(reader)
     if keys is None:
-        return list(Tensors(reader).rows())
-    rows = [_row_of(reader, key) for key in keys]
-    places = [
-        place for place, row in enumerate(rows) if (row.dtype, row.shape) == (SPEC_OF_NONE.dtype, SPEC_OF_NONE.shape)
-    ]
-    nones = nones_of(reader) if places else ()
-    for place in places:
-        rows[place] = rows[place]._replace(is_none=rows[place].key in nones)
-    return rows
+        return list(tensors.rows())
+    places = {key: place for place, key in enumerate(tensors.keys)}
+    for key in (wanted := [*keys]):
+        if key not in places:
+            reader.spec(key)  # raises an error that names similar keys
+    return list(tensors.rows(map(places.__getitem__, wanted)))
 
 
 def row_of(reader: BundleReader, key: str) -> Row:
     """One tensor of a checkpoint."""
     return rows_of(reader, [key])[0]
-
-
-def _row_of(reader: BundleReader, key: str) -> Row:
-    if isinstance(reader, ForeignReader):
-        return _foreign(reader, key)
-    entry = reader.entry(key)
-    size = entry.size
-    if entry.slices or isinstance(reader, LegacyReader):  # which have no run of bytes of their own
-        size = _text_size(reader, key) if entry.dtype.is_bytes else entry.spec.nbytes
-    return Row(key, entry.dtype, entry.shape, size, None if entry.slices else entry.shard, len(entry.slices) or 1)
-
-
-def _foreign(reader: ForeignReader, key: str) -> Row:
-    spec = reader.spec(key)
-    # such files hold text as plain values, which are in memory already
-    size = _text_size(reader, key) if spec.dtype.is_bytes else spec.nbytes
-    return Row(key, spec.dtype, spec.shape, size, None)
 
 
 def _text_size(reader: BundleReader, key: str) -> int:

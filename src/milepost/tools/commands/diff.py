@@ -12,7 +12,7 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import short_name
 from milepost.collector import collection_paused
-from milepost.foreign import ForeignReader, called
+from milepost.foreign import called
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_rename
 from milepost.tools.comparison import KINDS, Comparison, Kind, Places
@@ -146,9 +146,9 @@ def _print_others(others: NotArrays) -> None:
 
 
 def _note_objects(readers: Sequence[BundleReader]) -> None:
-    foreign = [each for each in readers if isinstance(each, ForeignReader)]
-    unread = {key for each in foreign for key in each.unread}
-    found = {key: kind for each in foreign for key, kind in each.objects.items()}
+    catalogues = [each.catalogue() for each in readers]
+    unread = {key for each in catalogues for key in each.unread}
+    found = {key: kind for each in catalogues for key, kind in each.objects.items()}
     for how, keys in (
         ("not compared, since milepost does not read it", [key for key in found if key in unread]),
         ("compared in part, since milepost does not read all of it", [key for key in found if key not in unread]),

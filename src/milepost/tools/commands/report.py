@@ -152,15 +152,15 @@ def _described(reader: BundleReader, rows: list[Row]) -> Described:
         rows,
         saved_with and saved_with.metrics,
         saved_with and saved_with.metadata,
-        _objects_of(reader) if isinstance(reader, ForeignReader) else {},
+        _objects_of(reader),
         own_names_of(reader),
     )
 
 
-def _objects_of(reader: ForeignReader) -> dict[str, str]:
+def _objects_of(reader: BundleReader) -> dict[str, str]:
     """The objects that are not read, or only in part, with their classes."""
-    unread = reader.unread
-    return {key: kind if key in unread else f"{kind}, read in part" for key, kind in reader.objects.items()}
+    found = reader.catalogue()
+    return {key: kind if key in found.unread else f"{kind}, read in part" for key, kind in found.objects.items()}
 
 
 def _graph(reader: BundleReader) -> ObjectGraph | None:

@@ -101,9 +101,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace, *, is_part: bool) -> None:
-    objects = reader.objects if isinstance(reader, ForeignReader) else {}
-    unread = reader.unread if isinstance(reader, ForeignReader) else set()
-    not_arrays = [*reader.not_arrays] if isinstance(reader, ForeignReader) else []
+    catalogue = reader.catalogue()
+    objects, unread, not_arrays = catalogue.objects, catalogue.unread, [*catalogue.not_arrays]
     saved_with = None
     try:
         saved_with = None if isinstance(reader, ForeignReader) else read_metadata(reader)

@@ -131,10 +131,11 @@ def _verified(path: str) -> _Result:
             with progress("verify", reader.prefix, sum(saved_sizes(reader, keys))):
                 reader.verify()
             result.tensors = len(keys)
+            found = reader.catalogue()
+            result.objects = len(found.objects)
+            result.in_part = len(found.objects) - len(found.unread)
             if isinstance(reader, ForeignReader):
                 result.checksums, result.stored = reader.checksums()
-                result.objects = len(reader.objects)
-                result.in_part = len(reader.objects.keys() - reader.unread)
             else:
                 result.checksums = result.stored = len(keys)
     except MilepostError as error:

@@ -11,7 +11,6 @@ from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
 from milepost.conversion.chunks import Sections, chunks_of, together
 from milepost.errors import MilepostError
-from milepost.foreign import ForeignReader
 from milepost.tools.blocks import Room, blocks_of
 from milepost.tools.histogram import Histogram
 from milepost.tools.statistics import Difference, Statistics
@@ -102,7 +101,7 @@ class Measurement:
         """The tensor in each checkpoint, if all can be read in sections. Otherwise nothing."""
         found = []
         for row, reader in zip(self._rows, self._readers, strict=True):
-            extent = None if isinstance(reader, ForeignReader) else reader.extent(row.key)
+            extent = reader.extent(row.key)
             if extent is None:
                 return []
             found.append(Sections(row.key, *extent))

@@ -306,3 +306,42 @@ def test_tensors_that_share_one_storage_and_would_take_far_more_memory_than_the_
     assert caught.value.file == str(path)
     torch.save({f"w{number}": shared[: -number or None] for number in range(70)}, path)
     assert len(milepost.load_checkpoint(path).get_variable_to_shape_map()) == 70
+
+
+def measured(path):
+    """The megabytes that looking into a file takes at most, and the error, if one comes."""
+    tracemalloc.start()
+    try:
+        milepost.list_variables(path)
+        error = None
+    except MilepostError as caught:
+        error = caught
+    finally:
+        most = tracemalloc.get_traced_memory()[1] / 2**20
+        tracemalloc.stop()
+    return most, error
+
+
+def test_names_that_grow_by_each_other_take_little_memory(tmp_path):
+    body = b"](cbuiltins\ngetattr\nq\x000" + text(b"x" * 300) + b"q\x010cm\nn\nr\x02\0\0\x000"
+    for number in range(1000):
+        body += b"h\x00j" + struct.pack("<I", 2 + number) + b"h\x01\x86Rr" + struct.pack("<I", 3 + number)
+    (tmp_path / "a.pt").write_bytes(archive(START + body + b"e."))
+    most, _ = measured(tmp_path / "a.pt")
+    assert most < 20
+
+
+def test_a_call_of_the_call_itself_takes_little_memory(tmp_path):
+    body = b"ccopyreg\n__newobj__\nq\x00(" + b"h\x00" * 400 + b"N" * 10_000 + b"tR."
+    (tmp_path / "a.pt").write_bytes(archive(START + body))
+    most, _ = measured(tmp_path / "a.pt")
+    assert most < 20
+
+
+def test_an_object_in_very_many_wrappers_is_refused(tmp_path):
+    function = b"ctorch._utils\n_rebuild_tensor_v2\n"
+    (tmp_path / "a.pt").write_bytes(
+        archive(START + KEY + function + b"q\x000" + b"h\x00" * 5000 + b"cm\nn\n)R" + b"\x85R" * 5000 + b"s.")
+    )
+    with pytest.raises(UnsupportedError, match=r"(?s)m\.n"):
+        milepost.load(tmp_path / "a.pt")

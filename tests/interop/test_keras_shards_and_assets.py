@@ -124,6 +124,16 @@ def test_other_assets_are_named_in_a_warning(tmp_path):
         milepost.load_weights(net(1), tmp_path / "model.keras")
 
 
+def test_a_vocabulary_of_far_more_tokens_than_it_has_bytes_is_refused(tmp_path):
+    saved, _ = lookups(adapted=True)
+    saved.save(tmp_path / "m.keras")
+    lines = b"ab\n" * (8 << 20)
+    with zipfile.ZipFile(tmp_path / "m.keras", "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        archive.writestr("assets/layers/another/vocabulary.txt", lines)
+    with pytest.raises(milepost.CorruptCheckpointError, match="text would take more memory"):
+        milepost.list_variables(tmp_path / "m.keras")
+
+
 def test_a_damaged_vocabulary_is_noticed(tmp_path):
     saved, _ = lookups(adapted=True)
     saved.save(tmp_path / "model.keras")

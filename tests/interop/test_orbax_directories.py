@@ -370,6 +370,26 @@ def test_a_named_pipe_among_the_chunks_is_refused_at_once(tmp_path):
     assert caught.value.file.endswith(os.path.join("v", "0"))
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.timeout(60)
+def test_a_named_pipe_in_place_of_the_metadata_is_refused_at_once(tmp_path):
+    msgpack = pytest.importorskip("msgpack")
+    (tmp_path / "checkpoint").write_bytes(msgpack.packb({"a": 1}))
+    os.mkfifo(tmp_path / "_METADATA")
+    with pytest.raises(CorruptCheckpointError, match="neither a file nor a directory"):
+        milepost.load(str(tmp_path))
+
+
+def test_a_tree_of_very_many_levels_is_refused(tmp_path):
+    msgpack = pytest.importorskip("msgpack")
+    tree = 1
+    for _ in range(400):
+        tree = [tree]
+    (tmp_path / "checkpoint").write_bytes(msgpack.packb({"a": tree}))
+    with pytest.raises(UnsupportedError, match="too many levels"):
+        milepost.load(str(tmp_path))
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="not every user of Windows may make links")
 @pytest.mark.timeout(60)
 def test_links_that_lead_back_are_followed_once(tmp_path):

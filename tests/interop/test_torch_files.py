@@ -909,3 +909,35 @@ def test_a_restore_takes_little_more_memory_than_the_state(tmp_path):
     path = saved(tmp_path, torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(10))).state_dict())
     done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 64
+
+
+@pytest.mark.parametrize(
+    ("ignored", "kept"),
+    [
+        ("optimizer/state/1", {("exp_avg", 1), ("exp_avg_sq", 1), ("step", 1)}),
+        ("optimizer/state/1/exp_avg", {("exp_avg", 1)}),
+        ("optimizer/state/*/exp_avg", {("exp_avg", 0), ("exp_avg", 1)}),
+        ("optimizer/state/exp_avg", {("exp_avg", 0), ("exp_avg", 1)}),
+    ],
+)
+def test_state_that_is_ignored_by_its_name_in_the_file_stays(tmp_path, ignored, kept):
+    def made(steps):
+        layer = nn.Linear(2, 1)
+        optimizer = torch.optim.Adam(layer.parameters())
+        for _ in range(steps):
+            optimizer.zero_grad()
+            layer(torch.full((1, 2), float(steps))).sum().backward()
+            optimizer.step()
+        return layer, optimizer
+
+    (saved, old), (live, new) = made(1), made(3)
+    before = [dict(new.state[each]) for each in live.parameters()]
+    before = [{name: each.clone() for name, each in state.items()} for state in before]
+    torch.save({"model": saved.state_dict(), "optimizer": old.state_dict()}, tmp_path / "c.pt")
+    status = milepost.Checkpoint(model=live, optimizer=new).read(tmp_path / "c.pt", ignore=ignored)
+    status.assert_consumed().assert_existing_objects_matched()
+    for number, (mine, other) in enumerate(zip(live.parameters(), saved.parameters(), strict=True)):
+        assert new.state[mine].keys() == old.state[other].keys()
+        for name, value in new.state[mine].items():
+            expected = before[number][name] if (name, number) in kept else old.state[other][name]
+            assert torch.equal(value, expected)

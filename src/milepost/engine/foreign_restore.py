@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from milepost.adapters.optimizer_settings import EMPTY
 from milepost.adapters.packed import PackedAdapter
 from milepost.bundle import BundleReader
 from milepost.engine.matched_restore import OWN
@@ -170,8 +171,9 @@ def foreign_restoration(
         graph, left_out = builder.build(), [*left_out, *builder.ignored]
         if translation.rename and builder.optimizers:
             names.check_order(live)
-        if live_names:
-            translation = translation.ignoring([path for key, path in live_names.items() if names(key) is None])
+        if translation.selects:
+            kept = [path for key, path in live_names.items() if names(key) is None]
+            translation = translation.keeping([*kept, *names.slots_left_out(builder.slots)])
         translated = Translated(translation, left_out, names.away)
         if translation.selects or names.away:
             found = selected(graph, names.takes_object, translation.ignores)
@@ -248,6 +250,19 @@ class _Names:
             return self._names[key]
         name = self._translation.live_path(key, dotted=self._dotted)  # of something that is no item
         return name if name is not None and self._takes(name, "") else None
+
+    def slots_left_out(self, slots: Mapping[str, str]) -> Iterator[str]:
+        """The paths of slot variables that ``only`` or ``ignore`` leave out by the names that the file has for them.
+
+        Args:
+            slots: As `GraphBuilder` has them.
+        """
+        places = {as_compared(key): path for key, path in slots.items()}
+        for key in self._names.keys() - set(self.away) if places else ():
+            above, _, name = as_compared(key).rpartition("/")
+            if self._names[key] is None and above in places:
+                paths = (f"{places[above]}/{each}" for each in (name, EMPTY))
+                yield from (path for path in paths if self._translation.takes(path))
 
     def check_order(self, live: LiveGraph) -> None:
         """Checks that parameters have the order of the file, by which it has the state of their optimizer.

@@ -19,7 +19,7 @@ mean the slot variables when they name a variable: they name the optimizer, or t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -77,6 +77,8 @@ class Translation:
         cast: Whether numbers are converted to the element types of the live objects. A bool is for all values; live names are for
             these values.
         skip_mismatch: Whether live objects keep their values if the saved ones have other shapes.
+        kept: Paths of live objects that keep their values, in the form in which paths are compared, because the file has other names for them that
+            ``ignore`` or ``only`` leave out.
         tell: Called with what is said of each of these names that has named nothing. By default it warns.
 
     Attributes:
@@ -91,6 +93,7 @@ class Translation:
     only: Names | None = None
     cast: bool | Names = False
     skip_mismatch: bool = False
+    kept: Set[str] = frozenset()
     tell: Callable[[str], object] = field(default=warn_of_unused_name, repr=False, compare=False)
     unused: UnusedNames = field(init=False, repr=False, compare=False)
     _prefixes: Sequence[_Prefix] = field(init=False, repr=False)
@@ -135,6 +138,10 @@ class Translation:
         """The same, but that more live objects keep their values."""
         given = [self.ignore] if isinstance(self.ignore, str) else self.ignore
         return replace(self, ignore=(*filter(None, given), *names))
+
+    def keeping(self, paths: Iterable[str]) -> Translation:
+        """The same, but that live objects at more paths keep their values."""
+        return replace(self, kept=self.kept | frozenset(map(as_compared, paths)))
 
     @property
     def renames(self) -> bool:
@@ -193,6 +200,8 @@ class Translation:
 
     def ignores(self, path: str) -> bool:
         """Whether ``ignore`` names the live object at a path."""
+        if self.kept and not self.kept.isdisjoint((as_compared(path), as_compared(path.partition(SLOT)[0]))):
+            return True
         return self._ignored is not None and any(self._ignored.match(as_compared(name)) for name in names_of(path))
 
     def warn_of_unused(

@@ -27,7 +27,7 @@ from milepost.foreign.items import ROOT, Item, levels, packable, walked
 from milepost.foreign.keras_files import VOCABULARY, KerasFile
 from milepost.foreign.keras_variables import IDF_WEIGHTS, lookups_of, own_states_of, own_value, tokens_as, variables_of
 from milepost.foreign.opaque import Name
-from milepost.foreign.optimizers import OptimizerState, is_optimizer_state
+from milepost.foreign.optimizers import STATE, OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
 from milepost.foreign.reader import ForeignReader, as_value, is_value
 from milepost.foreign.rebuilt import METADATA, kind_of, refusal
@@ -35,7 +35,7 @@ from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value, values_of
 from milepost.graph.all_names import is_named
 from milepost.graph.hints import encode
-from milepost.graph.keys import EXTRA_STATE, STATE_DICT, VARIABLE_VALUE, escape
+from milepost.graph.keys import EXTRA_STATE, SLOT, STATE_DICT, VARIABLE_VALUE, escape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.plain_state.encoding import TEXT
@@ -102,6 +102,7 @@ class GraphBuilder:
         left_out: By key, functions that the file names in the state of a scheduler. The live scheduler has them itself.
         kept: Numbers of live objects that keep their values although the file has none, as in PyTorch.
         optimizers: The nodes of optimizers of PyTorch, and of their groups.
+        slots: The paths of slot variables but for their names, by the key of the state of their parameter.
     """
 
     def __init__(self, reader: ForeignReader, live: LiveGraph, ignores: Callable[[str], bool] | None = None) -> None:
@@ -126,6 +127,7 @@ class GraphBuilder:
         self.notes: dict[str, str] = {}
         self.kept: list[int] = []
         self.optimizers: set[int] = set()
+        self.slots: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
         self._numbers = {id(obj): number for number, obj in enumerate(live.objects)}
         self._parents: dict[int, tuple[int, str]] = {}
@@ -498,6 +500,12 @@ class GraphBuilder:
         optimizer = self._live.objects[live]
         state = OptimizerState(item, optimizer, self._find)
         self.optimizers.add(node)
+        for saved, parameter in state.parameters.items():
+            variable = self._numbers.get(id(parameter))
+            if variable is not None:
+                self.slots[f"{item.key}/{STATE}/{saved}"] = (
+                    f"{self._live.paths[variable]}{SLOT}{self._live.paths[live]}"
+                )
         draft = self._drafts[node]
         for name, child in item.children.items():
             if name not in ("state", "param_groups"):

@@ -62,6 +62,10 @@ def looks_like(archive: Archive) -> bool:
     return _begins_with(archive.file, MAGIC) or (archive.looks_like_one and _is_model(archive))
 
 
+_ENDS_OF_LINES: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+"""The characters at which `str.splitlines` divides text."""
+
+
 class KerasFile:
     """An open file of Keras; see `BoxedFile`.
 
@@ -165,14 +169,18 @@ class KerasFile:
 
     def _read_assets(self) -> None:
         """Reads the vocabularies in an archive. They are in the tree, too."""
+        room = zip_content.Room()
         records = {name: each for name, each in read_directory(self._file).items() if name.startswith(ASSETS)}
         for name, record, start in zip(records, records.values(), starts_of(records.values(), self._file), strict=True):
             path, _, file = name.removeprefix(ASSETS).rpartition("/")
             if file != _VOCABULARY or not path:
                 self.assets[name] = record, start
                 continue
-            text = self._content_of(name, record, start)
-            lines = text.decode("utf-8", "surrogateescape").rstrip("\n").splitlines()
+            data = self._content_of(name, record, start)
+            text = data.decode("utf-8", "surrogateescape").rstrip("\n")
+            # twice, since each line is text first, and bytes then
+            room.take(record, 2 * (1 + sum(map(text.count, _ENDS_OF_LINES))), 2 * len(data))
+            lines = text.splitlines()
             tokens = np.empty(len(lines), object)
             tokens[:] = [line.encode("utf-8", "surrogateescape") for line in lines]
             self.vocabularies[path] = tokens

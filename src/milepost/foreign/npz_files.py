@@ -41,6 +41,7 @@ from milepost.foreign.stored import Stored
 from milepost.foreign.zip_directory import STORED, Archive, ZipRecord, starts_of
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec
+from milepost.tensor.numpy_types import numpy_type
 
 SUFFIX: Final = ".npz"
 _ENDING: Final = ".npy"
@@ -53,14 +54,6 @@ _LONGEST: Final = 64 << 10
 _MOST_EXPANDED: Final = 1100
 _SMALL: Final = 1 << 20
 """The most bytes of an array to which this limit does not apply."""
-_TEXTS: Final = 64 << 20
-"""The bytes of memory that arrays of text may take in any case."""
-_OF_TEXT: Final = 60
-"""The bytes of memory that a byte of text in the archive may take. An object of one character and the pointer to it take 42."""
-_DEFLATED: Final = 1032
-"""The most bytes that Deflate makes of one."""
-_OBJECT: Final = 41
-"""The bytes of memory of an empty object of bytes, and of the pointer to it."""
 _DEEPEST: Final = 90
 _USUAL: Final = 128
 """The bytes before the elements that NumPy writes, if the shape has fewer than some ten dimensions. As many are looked at first."""
@@ -166,7 +159,7 @@ class NpzFile:
         self.paths = [file.path]
         self._file = file
         self._checked: set[int] = set()
-        self._room = _TEXTS
+        self._room = zip_content.Room()
         self._near = NearReads(file, _BLOCK)
         self._small = NearReads(file, zip_content.SMALL)
         self._form = functools.lru_cache(maxsize=_MOST_FORMS)(_form)
@@ -326,23 +319,11 @@ class NpzFile:
             return Stored(form.spec, place)
         if form.dtype.kind not in "SU":
             return unread_array(form.dtype)
-        self._make_room(record, form)
+        count = math.prod(form.shape)
+        self._room.take(record, count, count * form.dtype.itemsize)
         zip_content.check(self._file, record, start, _WHAT)
         self._checked.add(start)
         return self._texts(place)
-
-    def _make_room(self, record: ZipRecord, form: _Form) -> None:
-        """Refuses text that would take more memory than its bytes in the archive can stand for."""
-        needed = math.prod(form.shape) * (_OBJECT + form.dtype.itemsize)
-        allowed = record.stored * (_OF_TEXT if record.method == STORED else _DEFLATED)
-        self._room -= max(0, needed - allowed)
-        if self._room < 0:
-            raise CorruptCheckpointError(
-                "an array of text would take more memory than its bytes in the file can stand for",
-                expected=f"at most {allowed} bytes, and {_TEXTS} more for all such arrays",
-                found=f"{needed} bytes for {form.dtype} of shape {form.shape}",
-                remedy="save text as one array of bytes, or as JSON, if this is no mistake",
-            )
 
     def _beginning(self, record: ZipRecord, start: int) -> bytes:
         """The first bytes of an array, its header among them."""
@@ -440,7 +421,7 @@ def _before_elements(data: bytes) -> bytes:
 def _parsed(header: bytes, encoding: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     try:
         found = ast.literal_eval(header.decode(encoding).strip())
-        dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(found["descr"])
+        dtype: np.dtype[Any] = numpy_type(found["descr"])
         shape, fortran = found["shape"], found["fortran_order"]
     except (ValueError, TypeError, SyntaxError, KeyError, MemoryError, RecursionError, AttributeError):
         raise CorruptCheckpointError("this is not the header of a .npy file", found=f"{header!r:.80}") from None

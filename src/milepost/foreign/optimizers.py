@@ -84,6 +84,9 @@ class OptimizerState:
         optimizer: The live optimizer.
         find: Finds parameters by name.
 
+    Attributes:
+        parameters: The live parameters, by the names or positions that the file has for them.
+
     Raises:
         MismatchError: The live optimizer has other parameter groups, or other parameters.
         UnsupportedError: A group in the file does not list its parameters.
@@ -105,7 +108,7 @@ class OptimizerState:
                 self._groups = _named_groups(item, saved, live, find)
             else:
                 self._groups = _numbered_groups(item, saved, live)
-        self._parameters = {name: each for group in self._groups for name, each in group.parameters.items()}
+        self.parameters = {name: each for group in self._groups for name, each in group.parameters.items()}
 
     def settings(self) -> list[dict[str, Values]]:
         """The hyperparameters of each group."""
@@ -131,7 +134,7 @@ class OptimizerState:
         """The state of each parameter: the live parameter, the state's name, its values and its hints."""
         if STATE not in self._item.children:
             return
-        for saved, parameter in self._parameters.items():
+        for saved, parameter in self.parameters.items():
             item = _at(self._item.children[STATE], saved)
             if item is None:
                 continue
@@ -143,7 +146,7 @@ class OptimizerState:
     def common(self) -> dict[str, Values]:
         """The state that does not belong to a parameter."""
         state = self._item.value.get(STATE, {})
-        rest = {name: each for name, each in state.items() if str(name) not in self._parameters}
+        rest = {name: each for name, each in state.items() if str(name) not in self.parameters}
         return {STATE: _packed(f"{self._item.key}/{STATE}", rest)} if rest else {}
 
     def _state(self, name: str, item: Item) -> Values:

@@ -57,6 +57,8 @@ _DENIED: Final = "PERMISSION_DENIED"
 """How errors of TensorStore begin if the system does not let this user read a file."""
 _LARGE: Final = 64 << 20
 """Bytes of an array for which there may be no memory."""
+_DEEPEST: Final = 100
+"""The most levels of a tree."""
 
 
 class OrbaxDirectory:
@@ -365,6 +367,7 @@ def _plain(value: Any, place: tuple[Any, ...]) -> Any:
 
 def _first_form(path: str) -> Any:
     """The tree of an item without _METADATA, read as a whole."""
+    _refuse_special_files(path)
     orbax = _import_orbax()
     with _translated(path):
         tree = orbax.PyTreeCheckpointer().restore(_path_of(path))
@@ -372,6 +375,8 @@ def _first_form(path: str) -> Any:
 
 
 def _plain_tree(tree: Any, place: tuple[Any, ...]) -> Any:
+    if len(place) > _DEEPEST:
+        raise UnsupportedError("the tree has too many levels", expected=f"at most {_DEEPEST} levels")
     if isinstance(tree, Mapping):
         return {name: _plain_tree(each, (*place, name)) for name, each in tree.items()}
     if isinstance(tree, (list, tuple)):

@@ -29,6 +29,9 @@ from milepost.foreign.torch_tensors import (
 from milepost.plain_state.keys import KeyCheck
 
 METADATA: Final = "_metadata"
+_NEW: Final = "__newobj__"
+_LONGEST_NAME: Final = 1000
+"""The most characters in the name of a function or class."""
 """The attribute of a state dict that holds the version of each module."""
 _BUILT_INS: Final = ("builtins", "__builtin__")
 _OF_TENSORS: Final = ("_rebuild_tensor", "_rebuild_parameter")
@@ -139,6 +142,11 @@ def build(obj: Any, state: Any) -> Any:
 
 def refusal(value: Opaque | Name) -> UnsupportedError:
     """The error that says why an object is not read."""
+    while isinstance(value, Opaque) and _refused(value.name) is None and value.name.name in _WRAPPING:
+        inner = next((each for each in value.arguments if isinstance(each, Opaque)), None)
+        if inner is None:
+            break
+        value = inner
     if isinstance(value, Opaque):
         reason = _refused(value.name)
         if reason is not None:
@@ -147,9 +155,6 @@ def refusal(value: Opaque | Name) -> UnsupportedError:
                 found=kind_of(value),
                 remedy="load the file with torch.load, make a plain tensor of it, and save that with milepost",
             )
-        inner = next((each for each in value.arguments if isinstance(each, Opaque)), None)
-        if inner is not None and value.name.name in _WRAPPING:
-            return refusal(inner)
         numpy = rebuilt_numpy.refusal(value)
         if numpy is not None:
             return numpy
@@ -249,8 +254,17 @@ def _reconstructor(kind: Any, base: Any, content: Any) -> Opaque:
 def _attribute(holder: Any, name: Any) -> Any:
     """A function or class that is defined inside another."""
     if isinstance(holder, Name) and isinstance(name, str):
+        if len(holder.name) + len(name) > _LONGEST_NAME:
+            raise ValueError("no class has a name so long")
         return Name(holder.module, f"{holder.name}.{name}")
     return Opaque(Name("builtins", "getattr"), (holder, name))
+
+
+def _new(kind: Any, *arguments: Any) -> Any:
+    """An object of a class, as the second protocol of pickle makes it."""
+    if isinstance(kind, Name) and kind.name == _NEW:
+        raise ValueError("a call of the call itself")
+    return call(kind, arguments)
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
@@ -343,7 +357,7 @@ _MAKERS: Final[dict[tuple[str, ...], Callable[..., Any]]] = {
     **{(module, "bytearray"): _bytearray for module in _BUILT_INS},
     **{(module, "bytes"): _no_bytes for module in _BUILT_INS},
     **{(module, "_reconstructor"): _reconstructor for module in ("copyreg", "copy_reg")},
-    **{(module, "__newobj__"): lambda kind, *arguments: call(kind, arguments) for module in ("copyreg", "copy_reg")},
+    **{(module, _NEW): _new for module in ("copyreg", "copy_reg")},
     **{(module, "getattr"): _attribute for module in _BUILT_INS},
     **rebuilt_numpy.MAKERS,
 }

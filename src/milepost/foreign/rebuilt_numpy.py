@@ -23,6 +23,7 @@ from milepost.foreign import pickled
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.shapes import is_shape
 from milepost.tensor import DType
+from milepost.tensor.numpy_types import numpy_type
 
 _LONGEST_TYPE: Final = 8
 _ARRAY: Final = Name("numpy", "ndarray")
@@ -55,11 +56,11 @@ class ElementType(Unbuilt):
             UnsupportedError: Its values are not numbers, or milepost cannot store them.
         """
         try:
-            dtype = np.dtype(self.text)
+            dtype = numpy_type(self.text)
             if dtype.kind not in "biufc":
                 raise UnsupportedError("values of this NumPy type are not read", found=dtype)
             DType.of(dtype)
-        except MilepostError:
+        except (MilepostError, ValueError):
             raise UnsupportedError(
                 "NumPy values of this type are not read from PyTorch files",
                 expected="numbers",

@@ -127,7 +127,8 @@ class SafetensorsFile:
         found = self._found
         kind, begins = found.kind, found.begins
         if self._left_out:
-            kept = [found.names.index(name) for name in self._left_out.values()]
+            places = {name: place for place, name in enumerate(found.names)}
+            kept = [places[name] for name in self._left_out.values()]
             kind, begins = (np.concatenate((column, column[kept])) for column in (kind, begins))
         names, start = [*found.names, *self._left_out], begins + self._start
         return Catalogue.of(names, found.kinds, kind, file=self._file, start=start, is_run=sys.byteorder == "little")

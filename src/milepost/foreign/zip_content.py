@@ -16,10 +16,47 @@ from milepost.foreign.near_reads import NearReads
 from milepost.foreign.zip_directory import DEFLATED, STORED, ZipRecord, read_directory, starts_of
 from milepost.storage import ReadableFile
 
+_FREELY: Final = 64 << 20
+"""Bytes of memory that objects of text may take beyond what their bytes in the archive can stand for."""
+_OF_TEXT: Final = 60
+"""Bytes of memory that objects of text may take for each byte in a record without compression: an empty one takes some dozens of bytes."""
+_DEFLATED: Final = 1032
+"""The most bytes that one byte of Deflate stands for."""
+_OBJECT: Final = 41
+"""Bytes of memory that an object of text takes beside its characters, and the place that refers to it."""
 _AT_ONCE: Final = 1 << 20
 """The most bytes that are decompressed at once."""
 SMALL: Final = 1 << 16
 """The bytes up to which records are read together with those that follow them, to compare their checksums."""
+
+
+class Room:
+    """The memory that objects of text in one archive may take together."""
+
+    def __init__(self) -> None:
+        self._left = _FREELY
+
+    def take(self, record: ZipRecord, count: int, size: int) -> None:
+        """Takes memory for the objects that a record becomes.
+
+        Args:
+            record: The record.
+            count: The number of objects.
+            size: The bytes of their characters.
+
+        Raises:
+            CorruptCheckpointError: They would take more memory than the bytes in the archive can stand for.
+        """
+        needed = count * _OBJECT + size
+        allowed = record.stored * (_OF_TEXT if record.method == STORED else _DEFLATED)
+        self._left -= max(0, needed - allowed)
+        if self._left < 0:
+            raise CorruptCheckpointError(
+                "text would take more memory than its bytes in the file can stand for",
+                expected=f"at most {allowed} bytes, and {_FREELY} more for all text of the file",
+                found=f"{needed} bytes for {count} texts",
+                remedy="save text as one array of bytes, or as JSON, if this is no mistake",
+            )
 
 
 def check_readable(record: ZipRecord, start: int, file: ReadableFile, what: str) -> None:

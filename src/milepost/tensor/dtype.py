@@ -24,6 +24,7 @@ import ml_dtypes
 import numpy as np
 
 from milepost.errors import UnsupportedError, import_if_possible
+from milepost.tensor.numpy_types import numpy_type
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, weakref_slot=True)
@@ -97,8 +98,8 @@ class DType:
             return DType.named(value)
         found = value if isinstance(value, type) else getattr(value, "dtype", value)
         try:
-            dtype = found if isinstance(found, np.dtype) else np.dtype(found)  # type: ignore[call-overload]
-        except TypeError:
+            dtype = numpy_type(found) if isinstance(found, str) else np.dtype(found)  # type: ignore[call-overload]
+        except (TypeError, ValueError):
             difflib = import_if_possible("difflib")  # only this error needs it
             near = difflib.get_close_matches(value, _BY_NAME, 1) if difflib and isinstance(value, str) else []
             raise UnsupportedError(
@@ -209,12 +210,12 @@ def _numpy_type(name: str) -> np.dtype[Any] | None:
         return next(np.dtype(long) for long in LONG if LONG[long] == name)
     if name.startswith("[") and len(name) <= _LONGEST_RECORD:
         try:
-            return np.lib.format.descr_to_dtype(ast.literal_eval(name))
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, KeyError):
+            return numpy_type(ast.literal_eval(name))
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             return None
     try:
-        return np.dtype(name) if name.startswith(("datetime64", "timedelta64", "V")) else None
-    except (TypeError, ValueError):
+        return numpy_type(name) if name.startswith(("datetime64", "timedelta64", "V")) else None
+    except ValueError:
         return None
 
 

@@ -941,3 +941,28 @@ def test_state_that_is_ignored_by_its_name_in_the_file_stays(tmp_path, ignored, 
         for name, value in new.state[mine].items():
             expected = before[number][name] if (name, number) in kept else old.state[other][name]
             assert torch.equal(value, expected)
+
+
+@pytest.mark.parametrize("form", ["torch.save", "milepost"])
+def test_adamw_stays_what_it_is_after_the_state_of_adam(tmp_path, form):
+    def made(kind):
+        layer = nn.Linear(2, 1)
+        return layer, kind(layer.parameters(), lr=0.1, weight_decay=0.1)
+
+    (layer, adam), (live, adamw) = made(torch.optim.Adam), made(torch.optim.AdamW)
+    if form == "milepost":
+        path = milepost.Checkpoint(model=layer, optimizer=adam).write(tmp_path / "ckpt")
+    else:
+        path = tmp_path / "c.pt"
+        torch.save({"model": layer.state_dict(), "optimizer": adam.state_dict()}, path)
+    milepost.Checkpoint(model=live, optimizer=adamw).read(path).assert_consumed()
+    assert adamw.param_groups[0]["decoupled_weight_decay"] is True
+
+
+@pytest.mark.parametrize("options", [{}, {"cast": True}])
+def test_a_number_that_would_become_infinite_is_refused(tmp_path, options):
+    torch.save({"x": 1e300}, tmp_path / "x.pt")
+    live = milepost.Variable(np.float32(0))
+    with pytest.raises(MismatchError):
+        milepost.Checkpoint(x=live).read(tmp_path / "x.pt", **options)
+    assert live.numpy() == 0

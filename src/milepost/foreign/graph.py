@@ -620,6 +620,7 @@ def _number(plain: Any, dtype: DType) -> Array | None:
         with np.errstate(all="ignore"):
             new = array.astype(dtype.numpy)
             is_same = np.array_equal(new.astype(array.dtype), array, equal_nan=array.dtype.kind in "fc")
+            is_rounded = array.dtype.kind == "f" and dtype.name == "float32" and np.isfinite(new).all()
     except (ValueError, TypeError, OverflowError):
         return None
-    return new if is_same or (array.dtype.kind == "f" and dtype.name == "float32") else None
+    return new if is_same or is_rounded else None

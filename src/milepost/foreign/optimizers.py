@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, STRIDES, as_setting
+from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, PLAIN_SETTINGS, STRIDES, as_loaded, as_setting
 from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item, levels
@@ -124,8 +124,8 @@ class OptimizerState:
             saved = {name: child.value for name, child in group.settings.items()}
             added = {
                 name: value
-                for name, value in _made_up(self._optimizer, saved).items()
-                if name not in saved and name not in NO_STATE and type(value) in _PLAIN
+                for name, value in as_loaded(self._optimizer, saved).items()
+                if name not in saved and name not in NO_STATE and type(value) in PLAIN_SETTINGS
             }
             found.append({name: _setting(Item(f"{group.key}/{name}", value)) for name, value in added.items()})
         return found
@@ -280,23 +280,6 @@ def _at(item: Item, name: str) -> Item | None:
             return None
         item = child
     return item
-
-
-_PLAIN: Final = (bool, int, float, str, type(None))
-
-
-def _made_up(optimizer: Any, group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A parameter group with the defaults that the optimizer's class adds to a new object."""
-    kind = type(optimizer)
-    tried = {name: value if type(value) in _PLAIN else None for name, value in group.items()}
-    tried[_PARAMETERS] = []
-    try:
-        probe: Any = object.__new__(kind)
-        probe.__dict__["defaults"] = dict(optimizer.defaults)
-        probe.__setstate__({"state": {}, "param_groups": [tried]})
-    except Exception:  # the class may expect anything of its objects
-        return {}
-    return tried
 
 
 def _positions(group: Any, key: str) -> list[Any]:

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import torch
 
-from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, STRIDES
+from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, PLAIN_SETTINGS, STRIDES, as_loaded
 from milepost.adapters.torch.accounts import state_dict_fails
 from milepost.adapters.torch.first_state import state_of_first_step
 from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
@@ -299,6 +299,7 @@ class OptimizerAdapter(Adapter):
     def on_restored(self, obj: Any) -> None:
         inside = unwrapped(obj)
         _check_shapes(inside)
+        _set_what_its_class_sets(inside)
         if _overrides_loading(inside) and not _is_saved_whole(inside) and not deferred_on(obj):
             _load_again(inside)
         remember(inside)
@@ -376,6 +377,17 @@ def _called(optimizer: Any, parameter: Any) -> str:
                 name = f"{group['param_names'][position]!r}, " if "param_names" in group else ""
                 return f"{name}parameter {position} of group {number}"
     return "a parameter in no group"
+
+
+def _set_what_its_class_sets(optimizer: Any) -> None:
+    """Gives groups the hyperparameters that loading sets, whatever was saved: AdamW decouples the decay also if Adam was saved."""
+    if type(optimizer).__setstate__ is _PLAIN.__setstate__:
+        return
+    for group in optimizer.param_groups:
+        for name, value in as_loaded(optimizer, group).items():
+            former = group.get(name, value)
+            if value is not former and type(value) in PLAIN_SETTINGS and type(former) in PLAIN_SETTINGS:
+                group[name] = value
 
 
 def _overrides_loading(optimizer: Any) -> bool:

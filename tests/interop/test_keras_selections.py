@@ -73,3 +73,26 @@ def test_a_value_below_the_name_of_a_layer_hides_none_of_the_layer(tmp_path):
     assert [each.key for each in report.unexpected] == ["dense/vars/7"]
     assert not report.missing
     assert np.array_equal(live.dense.kernel, saved.dense.kernel)
+
+
+@pytest.mark.parametrize("only", ["optimizer/vars/1", "optimizer/_learning_rate"])
+def test_only_takes_a_variable_of_the_optimizer_by_either_name(tmp_path, only):
+    saved, live = made(1), made(0)
+    for model, rate in ((saved, 0.5), (live, 0.25)):
+        model.compile(keras.optimizers.Adam(rate), "mse")
+        model.optimizer.build(model.trainable_variables)
+    saved.save_weights(tmp_path / "m.weights.h5")
+    status = milepost.load_weights(live, tmp_path / "m.weights.h5", only=only)
+    status.assert_consumed().assert_existing_objects_matched()
+    assert float(live.optimizer.learning_rate) == 0.5
+    assert all(np.asarray(each).max() == 0 for each in live.weights)
+
+
+@pytest.mark.parametrize("only", ["nothing", []])
+def test_a_selection_of_nothing_fails_both_assertions(tmp_path, only):
+    made(1).save_weights(tmp_path / "m.weights.h5")
+    with pytest.warns(milepost.UnrestoredWarning, match="only"):
+        status = milepost.load_weights(made(0), tmp_path / "m.weights.h5", only=only)
+    for check in (status.assert_consumed, status.assert_existing_objects_matched):
+        with pytest.raises(milepost.UnmatchedError):
+            check()

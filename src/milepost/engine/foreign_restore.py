@@ -227,6 +227,7 @@ class _Names:
         pairs = zip(live.paths, live.adapters, strict=True)
         self._whole = {as_compared(path) for path, adapter in pairs if path and isinstance(adapter, PackedAdapter)}
         self._optimizers = tuple(f"{path}/" for path in paths_of_optimizers(live))
+        self._with_settings = self._optimizers if reader.keras is None else ()
         groups: dict[str, dict[str, str]] = {}
         needed: set[str] = set()
         for key in [item.key for item in walked(reader.root) if item.is_leaf]:
@@ -295,7 +296,7 @@ class _Names:
             return as_compared(path.partition(SLOT)[0]) not in self._variables_away and not self._translation.ignores(
                 path
             )
-        return not path.startswith(self._optimizers) or self._translation.takes(path)
+        return not path.startswith(self._with_settings) or self._translation.takes(path)
 
     def _takes(self, name: str, owner: str, live_name: str | None = None) -> bool:
         whole = self.whole_of(name)

@@ -141,7 +141,9 @@ class Translation:
 
     def keeping(self, paths: Iterable[str]) -> Translation:
         """The same, but that live objects at more paths keep their values."""
-        return replace(self, kept=self.kept | frozenset(map(as_compared, paths)))
+        found = replace(self, kept=self.kept | frozenset(map(as_compared, paths)))
+        object.__setattr__(found, "unused", self.unused)  # with what has been met so far
+        return found
 
     @property
     def renames(self) -> bool:

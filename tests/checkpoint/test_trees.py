@@ -397,3 +397,16 @@ def test_scalars_of_types_that_tensorflow_lacks_stay_in_their_lists(tmp_path, sc
     loaded = milepost.load(milepost.save(tmp_path / "tree", {"a": [scalar], "b": (scalar, 1)}))
     assert loaded == {"a": [scalar], "b": (scalar, 1)}
     assert (type(loaded["a"][0]), loaded["a"][0].dtype) == (type(scalar), scalar.dtype)
+
+
+def test_mapped_arrays_have_the_types_that_were_saved(tmp_path):
+    tree = {
+        "text": np.array(["é", "b"]),
+        "bytes": np.array([b"ab"], "S4"),
+        "big": np.arange(3, dtype=">i4"),
+        "numbers": np.arange(3.0),
+    }
+    found = milepost.load(milepost.save(tmp_path / "ckpt", tree), mapped=True)
+    assert same(found, tree)
+    assert found["numbers"].base is not None
+    assert not found["numbers"].flags.writeable

@@ -360,3 +360,15 @@ def test_a_field_of_a_named_tuple_is_written_once(tmp_path):
     path = milepost.save(tmp_path / "ckpt", {"pair": Pair(np.ones(2), [np.zeros(3)])})
     done = milepost.convert(path, tmp_path / "m.npz")
     assert sorted(done.tensors) == ["pair/first", "pair/second/0"]
+
+
+def test_state_by_numbers_in_a_file_of_pytorch_keeps_its_tensors_in_a_checkpoint(tmp_path):
+    layer = nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(layer.parameters())
+    layer(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    torch.save(optimizer.state_dict(), tmp_path / "o.pt")
+    milepost.convert(tmp_path / "o.pt", tmp_path / "ckpt")
+    found = milepost.load(tmp_path / "ckpt", arrays="torch")
+    same(found["state"], optimizer.state_dict()["state"])
+    torch.optim.Adam(nn.Linear(2, 1).parameters()).load_state_dict(found)

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
-from milepost.adapters.numpy import as_hinted
+from milepost.adapters.numpy import FORTRAN, as_hinted
 from milepost.adapters.optimizer_settings import STRIDES
 from milepost.bundle import BundleReader
 from milepost.checkpoint.reader import resolve
@@ -382,9 +382,12 @@ def _array(reader: BundleReader, key: str, hints: Hints, *, kind: str, mapped: b
         with suppress(UnsupportedError):
             array = reader.map(key)
     array = reader.read(key) if array is None else array
-    if hints and not mapped:
+    if hints:
+        kept = (
+            {name: hint for name, hint in hints.items() if name != FORTRAN} if mapped else hints
+        )  # the order of columns needs a copy
         try:
-            array = as_hinted(array, hints, padding)
+            array = as_hinted(array, kept, padding)
         except MilepostError as error:
             raise error.with_context(key=key, file=reader.prefix) from None
     return array if array.ndim or not spec.dtype.is_bytes else array[()]

@@ -28,6 +28,7 @@ from milepost.graph.rekeyed import rekeyed
 from milepost.graph.renaming import renamed
 from milepost.graph.selection import selected
 from milepost.graph.trees.structure import is_tuple, make_tuple
+from milepost.plain_state.kinds import OfKind
 
 
 def write(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:
@@ -79,7 +80,8 @@ def _write_tree(target: str, reader: BundleReader, names: Naming, most: int | No
     options = CheckpointOptions()
     if most is not None:
         options.experimental_sharding_callback = MaxShardSizePolicy(most)
-    return checkpoint_files(save(target, _with_arrays(tree_of(reader, _Read(names, unread), make)), options))
+    kind = reader.kind if isinstance(reader, ForeignReader) else ""
+    return checkpoint_files(save(target, _with_arrays(tree_of(reader, _Read(names, unread), make), kind), options))
 
 
 class _Read:
@@ -95,23 +97,26 @@ class _Read:
         return None if name in self._unread else self._names(name)
 
 
-def _with_arrays(value: Any, *, inside: bool = False) -> Any:
+def _with_arrays(value: Any, kind: str, *, inside: bool = False) -> Any:
     """The tree with arrays in the parts that are saved as one, such as the state of an optimizer of PyTorch by the numbers of parameters.
     Dicts and lists are changed.
 
     Args:
         value: The tree.
+        kind: The registered kind of the file's tensors in plain state; empty for arrays.
         inside: Whether it is in such a part.
     """
     if isinstance(value, StreamedArray):
-        return value.read() if inside else value
+        if not inside:
+            return value
+        return OfKind(kind, value.read()) if kind else value.read()
     inside = inside or is_one_part(value)
     if isinstance(value, MutableMapping):
         for name, each in value.items():
-            value[name] = _with_arrays(each, inside=inside)
+            value[name] = _with_arrays(each, kind, inside=inside)
     elif isinstance(value, MutableSequence) and not isinstance(value, bytearray):
         for place, each in enumerate(value):
-            value[place] = _with_arrays(each, inside=inside)
+            value[place] = _with_arrays(each, kind, inside=inside)
     elif is_tuple(type(value)):
-        return make_tuple(type(value), [_with_arrays(each, inside=inside) for each in value])
+        return make_tuple(type(value), [_with_arrays(each, kind, inside=inside) for each in value])
     return value

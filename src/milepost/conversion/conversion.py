@@ -98,8 +98,8 @@ def convert(
             error. ``"orbax"`` is a directory, and ``"tensorflow1"`` the prefix of a checkpoint by names, without an object graph.
         rename: New names of saved values, as for `milepost.Checkpoint.restore`. ``{"model": ""}`` takes the first name away.
         ignore: Saved or new names of values to leave out. A name stands for everything below it, too; ``*`` stands for any text.
-        only: Saved or new names. All other values are left out, and are not read. Slot variables of an optimizer are left out unless
-            both the variable and the optimizer are named.
+        only: Saved or new names. All other values are left out, and are not read. The slot variables of an optimizer are written if the
+            optimizer is named.
         separator: What stands between the names of levels: ``"/"``, or ``"."`` as in PyTorch; not for ``"checkpoint"``.
         dtype: The element type that floating-point numbers get, such as ``"bfloat16"``; not for ``"checkpoint"``. A finite number that
             it cannot hold is an error.

@@ -11,6 +11,8 @@ from milepost import Checkpoint, CheckpointOptions, MaxShardSizePolicy, Variable
 from milepost.tools.cli import main
 from tests.tools.commands import damage, json_of, net, output_of, series
 
+COMPLEX = getattr(ml_dtypes, "complex32", np.complex64)  # older ones have none
+
 
 def write(path, **values):
     return Checkpoint(**{name: Variable(value) for name, value in values.items()}).write(path)
@@ -235,3 +237,20 @@ def test_objects_that_are_not_read_are_not_compared_in_silence(tmp_path, capsys)
     torch = pytest.importorskip("torch")
     torch.save({"made": ..., "w": torch.ones(1)}, tmp_path / "a.pt")
     assert "not compared" in output_of(capsys, "diff", tmp_path / "a.pt", tmp_path / "a.pt").err
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (np.array([b"abcd", b"efgh"], "V4"), np.array([b"abcd", b"efgx"], "V4")),
+        (np.array([1 + 2j]).astype(COMPLEX), np.array([1 + 3j]).astype(COMPLEX)),
+        (np.array([(1, 2.0)], "i4,f4"), np.array([(1, 3.0)], "i4,f4")),
+    ],
+    ids=["bytes", "complex32", "records"],
+)
+def test_elements_of_several_parts_are_compared_whole(tmp_path, capsys, old, new):
+    paths = [milepost.save(tmp_path / name, {"x": array}) for name, array in (("a", old), ("b", new))]
+    assert main(["diff", *paths]) == 1
+    assert "1 changed" in capsys.readouterr().out
+    assert main(["show", paths[0], "x"]) == 0
+    assert str(old[0]) in capsys.readouterr().out

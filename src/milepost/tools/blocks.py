@@ -127,6 +127,10 @@ def blocks_of(chunk: Array, room: Room) -> Iterator[Block]:
         yield Block(chunk[start : start + _LENGTH], room)
 
 
+COMPLEX: Final = "cW"
+"""The kinds of complex types: those of NumPy, and those of ml_dtypes."""
+
+
 def as_numbers(elements: Array, room: Room | None = None) -> Array:
     """Elements in a type that NumPy computes with: wider floating-point numbers for small ones, absolute values of complex ones.
 
@@ -135,7 +139,7 @@ def as_numbers(elements: Array, room: Room | None = None) -> Array:
         room: The memory for floating-point numbers, if there is some. They are valid until it is used again.
     """
     kind = elements.dtype.kind
-    if kind == "c":
+    if kind in COMPLEX:
         with np.errstate(invalid="ignore"):
             return np.abs(elements.astype(np.complex128))
     if kind == "b":

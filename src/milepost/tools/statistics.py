@@ -15,7 +15,7 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.tensor import DType
-from milepost.tools.blocks import Block, Room, as_numbers, blocks_of, norm_of, sum_of_squares
+from milepost.tools.blocks import COMPLEX, Block, Room, as_numbers, blocks_of, norm_of, sum_of_squares
 from milepost.tools.histogram import Histogram
 
 _MOST_CANCELLED: Final = 1e-4
@@ -28,7 +28,7 @@ _BINS: Final = 40
 
 def is_numeric(dtype: DType) -> bool:
     """Whether elements of a type are numbers to compute with."""
-    return not dtype.is_bytes and dtype.numpy.names is None
+    return not dtype.is_bytes and dtype.numpy.type is not np.void
 
 
 @dataclass(slots=True)
@@ -264,7 +264,7 @@ def _count_nonzero(numbers: Array, room: Room) -> int:
 
 def comparable(elements: Array) -> Array:
     """Elements in a type in which no difference is lost."""
-    if elements.dtype.kind == "c":
+    if elements.dtype.kind in COMPLEX:
         return elements.astype(np.complex128)
     numbers = as_numbers(elements)
     return numbers if numbers.dtype.kind in "iu" else numbers.astype(np.float64, copy=False)

@@ -17,6 +17,7 @@ from milepost.foreign import ForeignReader
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
+from milepost.tools.blocks import COMPLEX
 from milepost.tools.fitting import Column
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.names import ROOT, all_printed, nameless, printed
@@ -183,7 +184,9 @@ def _what(line_of_tree: Line) -> str:
 
 
 def _shard(row: Row) -> str:
-    return str(row.shard) if row.shard is not None else f"{row.pieces} pieces"
+    if row.shard is not None:
+        return str(row.shard)
+    return f"{row.pieces} pieces" if row.pieces > 1 else ""
 
 
 def _show_one(reader: BundleReader, key: str, options: argparse.Namespace) -> None:
@@ -214,7 +217,7 @@ def _show_one(reader: BundleReader, key: str, options: argparse.Namespace) -> No
         )
         return
     _print_head(reader, row)
-    _print_statistics(found, is_complex=row.dtype.numpy.kind == "c")
+    _print_statistics(found, is_complex=row.dtype.numpy.kind in COMPLEX)
     if counts:
         _print_histogram(found, counts)
     if found.count:
@@ -226,7 +229,7 @@ def _show_one(reader: BundleReader, key: str, options: argparse.Namespace) -> No
 
 
 def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> None:
-    """Strings, variants, None, and quantised numbers, of which there are no statistics."""
+    """Strings, variants, None, records, bytes, and quantised numbers, of which there are no statistics."""
     array = reader.read(row.key).reshape(-1)
     values: list[str | None]
     if row.is_none:
@@ -234,7 +237,8 @@ def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> 
     elif row.dtype.is_bytes:
         values = [_text(each) for each in array[:_MOST_VALUES]]
     else:
-        values = [str(each[0]) for each in array[:_MOST_VALUES]]
+        is_quantised = len(row.dtype.numpy.names or ()) == 1
+        values = [str(each[0] if is_quantised else each) for each in array[:_MOST_VALUES]]
     if options.json:
         print_json({"checkpoint": reader.prefix, **row.to_dict(), "first_values": values})
         return

@@ -18,7 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 
-_TEXT: Final = re.compile(r"[<>=|]?(?:[A-Za-z]{1,16}|\?)[0-9]{0,10}(?:\[[0-9]{0,9}(?:[YMWDhms]|[munpfa]s|generic)\])?")
+_TEXT: Final = re.compile(
+    r"[<>=|]?(?:[A-Za-z]{1,16}|\?)([0-9]{0,10})(?:\[[0-9]{0,9}(?:[YMWDhms]|[munpfa]s|generic)\])?"
+)
+_LONGEST: Final = 1 << 29
+"""No text or bytes are so long. NumPy counts characters of four bytes in 32 bits, and some versions of it go on from zero."""
 _DEEPEST: Final = 16
 _MOST_FIELDS: Final = 1 << 12
 _MOST_DIMENSIONS: Final = 32
@@ -50,7 +54,8 @@ def numpy_type(description: Any) -> np.dtype[Any]:
 
 def _is_description(value: Any, depth: int) -> bool:
     if isinstance(value, str):
-        return _TEXT.fullmatch(value) is not None
+        found = _TEXT.fullmatch(value)
+        return found is not None and int(found[1] or 0) < _LONGEST
     if depth > _DEEPEST:
         return False
     if isinstance(value, tuple):

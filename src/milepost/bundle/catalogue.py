@@ -101,14 +101,14 @@ class Catalogue(NamedTuple):
         """The tensors of one file of another library.
 
         Args:
-            keys: As the attribute. So are all others, of which a single one is that of all tensors.
-            specs: ..
-            spec: ..
+            keys: As the attribute.
+            specs: As the attribute.
+            spec: As the attribute.
             file: The file, if the bytes of tensors are in one as in memory.
-            start: ..
-            checksum: ..
-            before: ..
-            is_run: ..
+            start: As the attribute. A single number is that of all tensors, here and below.
+            checksum: As the attribute.
+            before: As the attribute.
+            is_run: As the attribute. It counts only if there is a file.
         """
         count = len(keys)
         run = np.broadcast_to(np.array(is_run, bool) & (file is not None), count)
@@ -128,9 +128,9 @@ class Catalogue(NamedTuple):
         """Tensors of which each is described by itself, and of whose checksums nothing is known.
 
         Args:
-            keys: As the attribute. So are the next two.
-            specs: ..
-            spec: ..
+            keys: As the attribute.
+            specs: As the attribute.
+            spec: As the attribute.
             extents: The file and the first byte of each tensor; None if it is not one run of bytes as in memory.
         """
         known: list[tuple[ReadableFile | None, int]] = [extent or (None, 0) for extent in extents]

@@ -179,7 +179,10 @@ class KerasFile:
             data = self._content_of(name, record, start)
             text = data.decode("utf-8", "surrogateescape").rstrip("\n")
             # twice, since each line is text first, and bytes then
-            room.take(record, 2 * (1 + sum(map(text.count, _ENDS_OF_LINES))), 2 * len(data))
+            try:
+                room.take(record, 2 * (1 + sum(map(text.count, _ENDS_OF_LINES))), 2 * len(data))
+            except CorruptCheckpointError as error:
+                raise error.with_context(key=name[:200]) from None
             lines = text.splitlines()
             tokens = np.empty(len(lines), object)
             tokens[:] = [line.encode("utf-8", "surrogateescape") for line in lines]

@@ -57,6 +57,8 @@ _DENIED: Final = "PERMISSION_DENIED"
 """How errors of TensorStore begin if the system does not let this user read a file."""
 _LARGE: Final = 64 << 20
 """Bytes of an array for which there may be no memory."""
+_MOST_SHOWN: Final = 5
+"""The most names in the key of an error."""
 _DEEPEST: Final = 100
 """The most levels of a tree."""
 
@@ -371,12 +373,20 @@ def _first_form(path: str) -> Any:
     orbax = _import_orbax()
     with _translated(path):
         tree = orbax.PyTreeCheckpointer().restore(_path_of(path))
-    return _plain_tree(tree, ())
+    try:
+        return _plain_tree(tree, ())
+    except UnsupportedError as error:
+        raise error.with_context(file=path) from None
 
 
 def _plain_tree(tree: Any, place: tuple[Any, ...]) -> Any:
     if len(place) > _DEEPEST:
-        raise UnsupportedError("the tree has too many levels", expected=f"at most {_DEEPEST} levels")
+        raise UnsupportedError(
+            "the tree has too many levels",
+            key="/".join(map(str, place[:_MOST_SHOWN])),
+            expected=f"at most {_DEEPEST} levels",
+            remedy="load the directory with Orbax, and save the parts of the tree that are needed with milepost",
+        )
     if isinstance(tree, Mapping):
         return {name: _plain_tree(each, (*place, name)) for name, each in tree.items()}
     if isinstance(tree, (list, tuple)):

@@ -6,17 +6,18 @@
 
     assert interrupts.found(make, operate, check) == []
 
-Ctrl-C comes in the calling thread alone, as Python has it. Its traceback is kept while the program goes on, as a notebook keeps it, where
+Ctrl-C comes in the calling thread alone, as Python has it: as a signal, which Python raises as KeyboardInterrupt at the next instruction where
+it looks for signals. (An error that a trace function raises comes where no signal does, and makes CPython 3.11 crash now and then.) Its traceback is kept while the program goes on, as a notebook keeps it, where
 the test says so. After each run nothing may be left: no open file, and no thread that does
 not end. The operation may raise KeyboardInterrupt and nothing else.
 """
 
 from __future__ import annotations
 
+import _thread
 import collections
 import contextlib
 import gc
-import inspect
 import os
 import random
 import shutil
@@ -39,6 +40,18 @@ Point = collections.namedtuple("Point", "file line event number")
 """The ``number``-th time, from 1, that ``event`` ("line" or "return") happens at a line."""
 
 
+class _CtrlC:
+    """Leaves a Ctrl-C for the caller of the function that asks for it.
+
+    Python looks for signals after a call, but not after an index: the Ctrl-C is still pending when the function returns.
+    """
+
+    __getitem__ = staticmethod(_thread.interrupt_main)
+
+
+_CTRL_C = _CtrlC()
+
+
 class _Watch:
     """Follows the lines of milepost that the calling thread executes in a block, and interrupts it at one of them.
 
@@ -53,16 +66,16 @@ class _Watch:
         self._counts: dict[tuple[str, int, str], int] = {}
         self._thread = threading.get_ident()
 
-    def _event(self, code: CodeType, line: int, event: str) -> None:
+    def _is_at(self, code: CodeType, line: int, event: str) -> bool:
+        """Whether Ctrl-C comes at this event."""
         if threading.get_ident() != self._thread or self.raised:
-            return
+            return False
         place = code.co_filename, line, event
         number = self._counts[place] = self._counts.get(place, 0) + 1
         if self._at is None:
             self.points.append(Point(*place, number))
-        elif self._at == (*place, number):
-            self.raised = True
-            raise KeyboardInterrupt
+        self.raised = self._at == (*place, number)
+        return self.raised
 
     if sys.version_info < (3, 12):
 
@@ -70,9 +83,9 @@ class _Watch:
             return self._local if frame.f_code.co_filename.startswith(SOURCES) else None
 
         def _local(self, frame: FrameType, event: str, _value: object) -> object:
-            # An error at the yield of a generator would leave it without its finally, as no signal does.
-            if event == "line" or (event == "return" and not frame.f_code.co_flags & inspect.CO_GENERATOR):
-                self._event(frame.f_code, frame.f_lineno, event)
+            if event in ("line", "return") and self._is_at(frame.f_code, frame.f_lineno, event):
+                self._stop()  # or Ctrl-C would come in the next call of this function
+                _CTRL_C[signal.SIGINT]
             return self._local
 
         def __enter__(self) -> _Watch:
@@ -80,7 +93,7 @@ class _Watch:
             sys.settrace(self._call)
             return self
 
-        def __exit__(self, *_: object) -> None:
+        def _stop(self) -> None:
             sys.settrace(self._before)
 
     else:
@@ -88,14 +101,18 @@ class _Watch:
         def _line(self, code: CodeType, line: int) -> object:
             if not code.co_filename.startswith(SOURCES):
                 return sys.monitoring.DISABLE
-            self._event(code, line, "line")
+            if self._is_at(code, line, "line"):
+                self._stop()
+                _CTRL_C[signal.SIGINT]
             return None
 
         def _return(self, code: CodeType, offset: int, _value: object) -> object:
             if not code.co_filename.startswith(SOURCES):
                 return sys.monitoring.DISABLE
             line = next(line for begin, end, line in code.co_lines() if begin <= offset < end)
-            self._event(code, line or 0, "return")
+            if self._is_at(code, line or 0, "return"):
+                self._stop()
+                _CTRL_C[signal.SIGINT]
             return None
 
         def __enter__(self) -> _Watch:
@@ -108,11 +125,17 @@ class _Watch:
             sys.monitoring.set_events(self._tool, events.LINE | events.PY_RETURN)
             return self
 
-        def __exit__(self, *_: object) -> None:
+        def _stop(self) -> None:
+            if sys.monitoring.get_tool(self._tool) is None:
+                return
             sys.monitoring.set_events(self._tool, 0)
             for event in (sys.monitoring.events.LINE, sys.monitoring.events.PY_RETURN):
                 sys.monitoring.register_callback(self._tool, event, None)
             sys.monitoring.free_tool_id(self._tool)
+
+    def __exit__(self, *_: object) -> None:
+        if not self.raised:
+            self._stop()
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Self
 from milepost.errors import CorruptCheckpointError
 from milepost.forks import ForkableLock, register_at_fork
 from milepost.storage.buffers import byte_view, check_range
+from milepost.storage.descriptors import close_all
 from milepost.storage.interface import Buffer
 from milepost.storage.operating_system import system
 from milepost.storage.positions import MOST_BUFFERS, read_at, read_bytes_at, write_at
@@ -69,8 +70,10 @@ class LocalFile:
     def __init__(self, path: str, place: str) -> None:
         self.path = path
         self.place = place
+        self._opened: list[int] = []
         try:
-            self._descriptor = system.open_to_read(place)
+            system.open_to_read(place, self._opened)
+            self._descriptor = self._opened[0]
             status = os.fstat(self._descriptor)
         except IsADirectoryError:  # on Windows, which cannot open directories
             raise _no_file(path, "a directory") from None
@@ -137,7 +140,7 @@ class LocalFile:
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # At the end of a process the names of modules may be gone. The system closes the files.
-        if self._descriptor != _CLOSED and not is_finalizing():
+        if getattr(self, "_opened", ()) and not is_finalizing():  # Ctrl-C may have come before there are any
             _close_quietly(self)
 
 
@@ -160,17 +163,19 @@ class LocalWriter:
 
     def __init__(self, path: str, place: str) -> None:
         self.path = path
+        self._opened: list[int] = []
         self._since = 0
         """Bytes since the disk was told to begin. Threads that write at the same time may count too few."""
         try:
             with _opening:
-                self._descriptor = system.create(place)
+                system.create(place, self._opened)
+                self._descriptor = self._opened[0]
                 _writers.add(self)
-        except OSError as error:
-            raise_explained(error, "create", path)
-        except BaseException:  # Ctrl-C: the file is a leftover, which the next save removes
-            self.close()
-            raise
+        except BaseException as error:
+            _close_quietly(self)
+            if isinstance(error, OSError):
+                raise_explained(error, "create", path)
+            raise  # Ctrl-C: the file is a leftover, which the next save removes
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         views = [view for buffer in buffers if (view := byte_view(buffer))]
@@ -201,10 +206,11 @@ class LocalWriter:
             raise_explained(error, "make durable", self.path)
 
     def close(self) -> None:
-        if self._descriptor != _CLOSED:
+        if self._opened:
             system.give_up(self._descriptor)
+            self._descriptor = _CLOSED
             try:
-                os.close(self.__dict__.pop("_descriptor", _CLOSED))
+                close_all(self._opened)
             except OSError as error:
                 raise_explained(error, "close", self.path)
 
@@ -215,8 +221,8 @@ class LocalWriter:
         self.close()
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if self._descriptor != _CLOSED and not is_finalizing():
-            system.give_up(self._descriptor)
+        if getattr(self, "_opened", ()) and not is_finalizing():  # Ctrl-C may have come before there are any
+            system.give_up(self._opened[0])
             _close_quietly(self)
 
 
@@ -225,15 +231,12 @@ _writers: Final[weakref.WeakSet[LocalWriter]] = weakref.WeakSet()
 
 
 def _close_quietly(file: LocalFile | LocalWriter) -> None:
-    """Closes a file that is no longer used.
-
-    The descriptor is taken and closed in one line, so that Ctrl-C comes before both or after both: it stays neither open nor known.
-    """
-    if file._descriptor != _CLOSED:
-        try:
-            os.close(file.__dict__.pop("_descriptor", _CLOSED))
-        except OSError:
-            pass
+    """Closes a file that is no longer used."""
+    file._descriptor = _CLOSED
+    try:
+        close_all(file._opened)
+    except OSError:
+        pass
 
 
 def _close_in_child() -> None:

@@ -21,6 +21,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Final
 
+from milepost.storage.descriptors import close_all, open_into
+
 _fcntl: Any = None
 with suppress(ImportError):
     _fcntl = importlib.import_module("fcntl")
@@ -43,50 +45,38 @@ def _opened(place: str, flags: int) -> Iterator[int]:
     opened: list[int] = []
     try:
         try:
-            opened.append(os.open(place, flags))
+            open_into(opened, place, flags)
             yield opened[0]
         finally:
-            _close_all(opened)
+            close_all(opened)
     finally:  # Ctrl-C may have come before the line above
-        _close_all(opened)
+        close_all(opened)
 
 
-def _close_all(descriptors: list[int]) -> None:
-    while descriptors:
-        os.close(descriptors.pop())
+def open_to_read(place: str, opened: list[int]) -> None:
+    """Opens an existing file, and adds its descriptor to a list."""
+    open_into(opened, place, _READ)
 
 
-def open_to_read(place: str) -> int:
-    """Opens an existing file. Returns its descriptor."""
-    return os.open(place, _READ)
-
-
-def create(place: str) -> int:
-    """Creates a file for writing, which `is_in_use` until it is closed. Returns its descriptor.
+def create(place: str, opened: list[int]) -> None:
+    """Creates a file for writing, which `is_in_use` until it is closed, and adds its descriptor to a list that is empty.
 
     If it were visible before it is locked, another process could take it for a leftover. On systems that cannot make files
     without a name, this can happen for a moment.
     """
-    opened: list[int] = []
     if hasattr(os, "O_TMPFILE") and hasattr(os, "link"):
         try:
-            opened.append(os.open(os.path.dirname(place) or ".", os.O_RDWR | os.O_TMPFILE | _CLOSE_ON_EXEC, 0o666))
+            open_into(opened, os.path.dirname(place) or ".", os.O_RDWR | os.O_TMPFILE | _CLOSE_ON_EXEC)
             _lock(opened[0])
             # `os.link` follows the symbolic link only if the descriptor of a directory is passed
             os.link(f"/proc/self/fd/{opened[0]}", place, src_dir_fd=opened[0], follow_symlinks=True)
-            return opened.pop()
-        except BaseException as error:  # Ctrl-C too, after which the file may have its name: nobody uses it
-            _close_all(opened)
-            if isinstance(error, FileExistsError) or not isinstance(error, OSError):
-                raise
-            # the file system has no nameless files; any other error is raised again below
-    try:
-        opened.append(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOSE_ON_EXEC, 0o666))
-        _lock(opened[0])
-        return opened.pop()
-    except BaseException:
-        _close_all(opened)
-        raise
+            return
+        except FileExistsError:
+            raise
+        except OSError:  # the file system has no nameless files; any other error is raised again below
+            close_all(opened)
+    open_into(opened, place, os.O_RDWR | os.O_CREAT | os.O_EXCL | _CLOSE_ON_EXEC)
+    _lock(opened[0])
 
 
 def give_up(descriptor: int) -> None:

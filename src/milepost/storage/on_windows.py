@@ -66,17 +66,17 @@ if sys.platform == "win32":
     _move_file.argtypes = (wintypes.LPCWSTR, wintypes.LPCWSTR, wintypes.DWORD)
     _move_file.restype = wintypes.BOOL
 
-    def open_to_read(place: str) -> int:
-        """Opens an existing file, which may be renamed and removed while it is open. Returns its descriptor."""
+    def open_to_read(place: str, opened: list[int]) -> None:
+        """Opens an existing file, which may be renamed and removed while it is open, and adds its descriptor to a list."""
         try:
             handle = _open(place, _GENERIC_READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE, _OPEN_EXISTING)
         except PermissionError:
             _refuse_directory(place)
             raise
-        return _descriptor(handle, os.O_RDONLY)
+        opened.append(_descriptor(handle, os.O_RDONLY))
 
-    def create(place: str) -> int:
-        """Creates a file for writing, which `is_in_use` until it is closed. Returns its descriptor."""
+    def create(place: str, opened: list[int]) -> None:
+        """Creates a file for writing, which `is_in_use` until it is closed, and adds its descriptor to a list."""
         access, share = _GENERIC_READ | _GENERIC_WRITE, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE
         try:
             handle = _open(place, access, share, _CREATE_NEW)
@@ -84,7 +84,7 @@ if sys.platform == "win32":
             if os.path.isfile(os.path.dirname(place)):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place) from None
             raise
-        return _descriptor(handle, os.O_RDWR)
+        opened.append(_descriptor(handle, os.O_RDWR))
 
     def give_up(descriptor: int) -> None:
         """Ends the use of a file that `create` has made. Closing is enough, because no child process inherits it."""

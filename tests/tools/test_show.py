@@ -31,6 +31,12 @@ def test_a_name_without_characters_is_shown_as_such(tmp_path, capsys):
         assert json_of(capsys, "show", path, name)["first_values"] == [1.0, 1.0]
 
 
+def test_the_metadata_of_a_file_of_another_library(tmp_path, capsys):
+    path = tmp_path / "w.safetensors"
+    milepost.convert(milepost.save(tmp_path / "c", {"a": np.ones(2)}), path, metadata={"run": "first"})
+    assert json_of(capsys, "show", path)["metadata"]["run"] == "first"
+
+
 def test_every_tensor_is_listed(saved, capsys):
     listed = json_of(capsys, "show", saved)
     rows = {row["key"]: row for row in listed["tensors"]}

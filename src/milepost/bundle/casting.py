@@ -12,7 +12,7 @@ import numpy as np
 
 from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.entry import Entry
-from milepost.bundle.interface import BundleReader
+from milepost.bundle.interface import BundleReader, Origin
 from milepost.bundle.memory import Array
 from milepost.bundle.transfer import CHUNK
 from milepost.errors import MismatchError, UnsupportedError
@@ -53,6 +53,10 @@ class CastingReader:
     @property
     def shard_paths(self) -> list[str]:
         return self._reader.shard_paths
+
+    @property
+    def origin(self) -> Origin:
+        return self._reader.origin
 
     def keys(self) -> list[str]:
         return self._reader.keys()

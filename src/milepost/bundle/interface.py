@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.entry import Entry
 from milepost.bundle.memory import Array
 from milepost.storage import ReadableFile
 from milepost.tensor import TensorSlice, TensorSpec
+
+
+class Origin(NamedTuple):
+    """Who wrote a file, and how its names are read.
+
+    Attributes:
+        library: The library or format of a file of another library, as users know it, such as ``PyTorch``; empty for a checkpoint.
+        tensors: The registered kind of the library's tensors in plain state; empty for arrays.
+        dotted: Whether names are paths with dots, such as those of PyTorch's modules.
+        metadata: What a file of another library has beside its tensors; None if there is nothing. A checkpoint has a tensor for it.
+    """
+
+    library: str = ""
+    tensors: str = ""
+    dotted: bool = False
+    metadata: Mapping[str, Any] | None = None
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether this is a checkpoint, which has escaped paths as keys, and may have an object graph and metadata."""
+        return not self.library
+
+
+CHECKPOINT: Final = Origin()
+"""The origin of every checkpoint, whether milepost or TensorFlow wrote it."""
 
 
 class BundleReader(Protocol):
@@ -27,6 +53,11 @@ class BundleReader(Protocol):
     @property
     def shard_paths(self) -> list[str]:
         """The files that hold tensors."""
+        ...
+
+    @property
+    def origin(self) -> Origin:
+        """Who wrote the file."""
         ...
 
     def keys(self) -> list[str]:

@@ -21,6 +21,7 @@ import numpy as np
 from milepost.bundle.catalogue import UNKNOWN, Catalogue
 from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry, dtype_of, shape_of
+from milepost.bundle.interface import CHECKPOINT
 from milepost.bundle.memory import Array, new_array, object_array
 from milepost.bundle.messages import SavedTensorSlices
 from milepost.bundle.problems import no_such_key
@@ -76,6 +77,8 @@ class _Tensor(NamedTuple):
 
 class LegacyReader:
     """An open V1 checkpoint. `BundleReader` describes its methods."""
+
+    origin: Final = CHECKPOINT
 
     def __init__(self, storage: Storage, prefix: str, paths: tuple[str, ...]) -> None:
         self.prefix = prefix

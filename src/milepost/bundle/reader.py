@@ -19,6 +19,7 @@ from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry
 from milepost.bundle.index import Index
+from milepost.bundle.interface import CHECKPOINT
 from milepost.bundle.mapping import map_bytes
 from milepost.bundle.memory import Array, bytes_of, new_array, object_array, scatter, swap_bytes
 from milepost.bundle.open_files import OpenFiles
@@ -55,6 +56,8 @@ class _Piece(NamedTuple):
 
 class IndexedReader:
     """An open V2 checkpoint. `BundleReader` describes its methods."""
+
+    origin: Final = CHECKPOINT
 
     def __init__(self, storage: Storage, prefix: str, index: str) -> None:
         self.prefix = prefix

@@ -248,8 +248,8 @@ def tree_of(
 
     if isinstance(reader, ForeignReader):
         if new_name is not None:
-            reader.rename(partial(new_name, dotted=reader.packs))
-            all_named(reader, dotted=reader.packs)
+            reader.rename(partial(new_name, dotted=reader.origin.dotted))
+            all_named(reader, dotted=reader.origin.dotted)
         with in_one_stage(told, saved_sizes(reader, _keys_of_foreign(reader))):
             return _foreign(reader, make)
     graph = read_object_graph(reader)

@@ -12,7 +12,7 @@ from milepost.checkpoint.saved_tensor import SavedTensor
 from milepost.checkpoint.short_names import check_key, key_of
 from milepost.collector import collection_paused
 from milepost.engine.directory import Verification, latest_checkpoint
-from milepost.engine.load import is_foreign, nones_of, open_any
+from milepost.engine.load import nones_of, open_any
 from milepost.engine.metadata import Metadata, read_metadata
 from milepost.engine.progress import Progress, check_progress, reported, saved_sizes
 from milepost.engine.saved_model import checkpoint_of
@@ -139,7 +139,7 @@ class CheckpointReader:
     @property
     def foreign(self) -> bool:
         """Whether this is a file of another library, such as PyTorch. It may have no checksums."""
-        return is_foreign(self._bundle)
+        return not self._bundle.origin.is_checkpoint
 
     def keys(self) -> list[str]:
         """Every key, sorted."""
@@ -205,8 +205,7 @@ class CheckpointReader:
         return self._saved_with().metadata
 
     def _saved_with(self) -> Metadata:
-        bundle = self._bundle
-        return Metadata(None, bundle.metadata) if is_foreign(bundle) else read_metadata(bundle)
+        return read_metadata(self._bundle)
 
     def has_tensor(self, key: str) -> bool:
         """Whether the checkpoint has a tensor under this full key. False for a short name."""

@@ -21,7 +21,6 @@ from milepost.conversion.tensorflow_writer import checkpoint_files
 from milepost.engine.load import read_object_graph
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.sharding import MaxShardSizePolicy
-from milepost.foreign import ForeignReader
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.rekeyed import rekeyed
@@ -47,7 +46,7 @@ def write(target: str, reader: BundleReader, names: Naming, most: int | None) ->
         CorruptCheckpointError: Some bytes of the checkpoint are damaged.
         UnsupportedError: Two values would have the same name.
     """
-    graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
+    graph = read_object_graph(reader)
     return (
         _write_tree(target, reader, names, most) if graph is None else _write_graph(target, reader, graph, names, most)
     )
@@ -80,8 +79,9 @@ def _write_tree(target: str, reader: BundleReader, names: Naming, most: int | No
     options = CheckpointOptions()
     if most is not None:
         options.experimental_sharding_callback = MaxShardSizePolicy(most)
-    kind = reader.kind if isinstance(reader, ForeignReader) else ""
-    return checkpoint_files(save(target, _with_arrays(tree_of(reader, _Read(names, unread), make), kind), options))
+    return checkpoint_files(
+        save(target, _with_arrays(tree_of(reader, _Read(names, unread), make), reader.origin.tensors), options)
+    )
 
 
 class _Read:

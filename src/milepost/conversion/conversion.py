@@ -242,7 +242,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
     if wanted.names is not None:
         names = GivenNames({name_of(key): name for key, name in wanted.names.variables.items()})
     else:
-        names = NewNames(wanted.translation, dotted=isinstance(reader, ForeignReader) and reader.packs)
+        names = NewNames(wanted.translation, dotted=reader.origin.dotted)
     if writer is None:
         export = planned(reader, names, lambda dtype: True)
         paths = [index_path(wanted.target)]
@@ -320,7 +320,7 @@ def _checked_format(form: Any, target: str) -> str:
 def _is_nested(reader: BundleReader) -> bool:
     """Whether a source has values inside each other, as all checkpoints have, and not only tensors by name."""
     if isinstance(reader, ForeignReader):
-        return reader.is_nested and reader.library != "NumPy"  # whose names with slashes are read as levels
+        return reader.is_nested and reader.origin.library != "NumPy"  # whose names with slashes are read as levels
     return OBJECT_GRAPH in reader
 
 
@@ -329,7 +329,7 @@ def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets
     found = []
     if with_assets:
         found.append(f"what layers have saved by save_assets(): {_listed(with_assets)}")
-    if not isinstance(reader, ForeignReader) and (to != CHECKPOINT or OBJECT_GRAPH not in reader):
+    if reader.origin.is_checkpoint and (to != CHECKPOINT or OBJECT_GRAPH not in reader):
         beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
         found += [what for key, what in beside if key in reader]
     if export.not_arrays and to != CHECKPOINT:
@@ -349,8 +349,11 @@ def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> Unsupp
     own = wanted.writer.remedy if wanted.writer is not None else ""
     if not export.tensors:
         remedy = "convert to another format, or give the values other names with rename"
-        if isinstance(reader, ForeignReader) and reader.catalogue().objects.keys() >= export.left_out.keys():
-            own, remedy = "", f"load the file with {reader.library}, and save plain tensors of what these objects hold"
+        if reader.catalogue().objects.keys() >= export.left_out.keys():
+            own, remedy = (
+                "",
+                f"load the file with {reader.origin.library}, and save plain tensors of what these objects hold",
+            )
     return UnsupportedError(
         f"the format {wanted.format} cannot hold {'all' if export.tensors else 'any'} of the values; nothing was written",
         file=reader.prefix,

@@ -19,7 +19,6 @@ from milepost.conversion.states import END as END_OF_STATE
 from milepost.conversion.states import State, states_in_file, states_of, tensor_of
 from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.foreign import ForeignReader
 from milepost.graph.all_names import all_names, version_of
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE, escape
 from milepost.graph.object_graph import ObjectGraph
@@ -141,9 +140,8 @@ def planned(
     planning = _Planning(reader, names, accepts, problem, dots=dots, dtype=dtype, problem_of_state=problem_of_state)
     export = planning.export
     graph = None
-    if isinstance(reader, ForeignReader):
-        planning.plan_objects(reader)
-    elif names.knows_others or any(key.endswith(END_OF_STATE) for key in reader.keys()):  # noqa: SIM118 - a reader is not a mapping
+    planning.plan_objects()
+    if names.knows_others or any(key.endswith(END_OF_STATE) for key in reader.keys()):  # noqa: SIM118 - a reader is not a mapping
         graph = read_object_graph(reader)
     if graph is not None:
         planning.plan_graph(graph, with_states=not accepts(STRING))
@@ -201,21 +199,21 @@ class _Planning:
         self.taken: dict[str, str] = {}
         self.done = {OBJECT_GRAPH, METADATA}
 
-    def plan_objects(self, reader: ForeignReader) -> None:
+    def plan_objects(self) -> None:
         """Decides what becomes of the objects in a file of another library that are not read, and of what no array can hold."""
-        for key, kind in reader.catalogue().objects.items():
+        for key, kind in self._reader.catalogue().objects.items():
             if self._names(key) is None:
                 self.export.unwanted.append(key)
             else:
                 self.export.left_out[key] = f"an object of {kind}, which milepost does not read"
-        states = dict(states_in_file(reader))
+        states = dict(states_in_file(self._reader))
         for key, state in states.items():
             self.done.update(state.keys)
             self._plan_state(state, [key])
         inside = tuple(f"{key}/" for key in states)
         self.export.not_arrays += [
             key
-            for key in reader.catalogue().not_arrays
+            for key in self._reader.catalogue().not_arrays
             if key not in states and not key.startswith(inside) and self._names(key) is not None
         ]
 

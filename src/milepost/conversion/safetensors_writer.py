@@ -17,7 +17,6 @@ from milepost.conversion.chunks import little_endian
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.errors import UnsupportedError
-from milepost.foreign import ForeignReader
 from milepost.foreign.safetensors import DTYPES, LONGEST, PAIRS
 from milepost.foreign.safetensors import METADATA as METADATA_NAME
 from milepost.tensor import DType
@@ -47,7 +46,7 @@ def _write(
     reader: BundleReader,
     metadata: Mapping[str, str] | None = None,
 ) -> list[str]:
-    known = reader.metadata if isinstance(reader, ForeignReader) else None
+    known = reader.origin.metadata
     kept = {name: value for name, value in (known or {}).items() if isinstance(value, str)}
     write_one = partial(_write_one, metadata=_METADATA | kept | dict(metadata or {}))
     return divided.write(target, tensors, most, reader, write_one)

@@ -89,9 +89,11 @@ def states_of(reader: BundleReader, graph: ObjectGraph) -> dict[int, State]:
     return states
 
 
-def states_in_file(reader: ForeignReader) -> Iterator[tuple[str, State]]:
+def states_in_file(reader: BundleReader) -> Iterator[tuple[str, State]]:
     """The extra states of modules in a file of another library, each with its name."""
-    if not reader.packs or not any(EXTRA_STATE in key for key in (*reader.keys(), *reader.catalogue().not_arrays)):
+    if not (isinstance(reader, ForeignReader) and reader.origin.dotted):
+        return
+    if not any(EXTRA_STATE in key for key in (*reader.keys(), *reader.catalogue().not_arrays)):
         return
     keys = {id(item.value): item.key for item in walked(reader.root) if isinstance(item.value, Stored)}
     padding = Padding()
@@ -99,7 +101,7 @@ def states_in_file(reader: ForeignReader) -> Iterator[tuple[str, State]]:
         name = item.key.rpartition("/")[2].rpartition(".")[2]
         if name == EXTRA_STATE and item.has_value and not isinstance(item.value, Stored):
             with suppress(UnsupportedError):  # which is said of the object in it
-                found = packed(item.content, item.key, reader.kind)
+                found = packed(item.content, item.key, reader.origin.tensors)
                 arrays = {
                     local: reader.read(keys[id(each)]) if isinstance(each, Stored) else each
                     for local, each in found.items()

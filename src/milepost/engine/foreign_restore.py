@@ -196,7 +196,7 @@ def foreign_restoration(
 def _live_names(reader: ForeignReader, live: LiveGraph, translation: Translation) -> dict[str, str]:
     """The paths of the live objects that take the values of a file of Keras, by the keys of these. Such a file has names of its own."""
     if translation.rename:
-        reader.rename(partial(translation.live_path, dotted=reader.packs))
+        reader.rename(partial(translation.live_path, dotted=reader.origin.dotted))
     return GraphBuilder(reader, live).paths_by_key()
 
 
@@ -217,7 +217,7 @@ class _Names:
         self, reader: ForeignReader, live: LiveGraph, translation: Translation, live_names: Mapping[str, str]
     ) -> None:
         self._translation = translation
-        self._dotted = reader.packs
+        self._dotted = reader.origin.dotted
         self.away: list[str] = []
         self._names: dict[str, str | None] = {}
         self._whole: set[str] = set()
@@ -231,7 +231,7 @@ class _Names:
         groups: dict[str, dict[str, str]] = {}
         needed: set[str] = set()
         for key in [item.key for item in walked(reader.root) if item.is_leaf]:
-            name = translation.live_path(key, dotted=reader.packs)
+            name = translation.live_path(key, dotted=reader.origin.dotted)
             self._names[key] = None
             if name is None:
                 self.away.append(key)

@@ -68,12 +68,12 @@ _TRIES: Final = 20
 
 @collection_paused()
 def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
-    """The object graph of a checkpoint, or None if it is a name-based one.
+    """The object graph of a checkpoint, or None if it is a name-based one or a file of another library.
 
     Raises:
         CorruptCheckpointError: The graph is damaged.
     """
-    if OBJECT_GRAPH not in reader:
+    if OBJECT_GRAPH not in reader or not reader.origin.is_checkpoint:
         return None
     try:
         if (spec := reader.spec(OBJECT_GRAPH)) != TensorSpec(STRING, ()):
@@ -87,8 +87,6 @@ def read_object_graph(reader: BundleReader) -> ObjectGraph | None:
 
 def nones_of(reader: BundleReader) -> Collection[str]:
     """The keys of the tensors that stand for None. There are none if the object graph is damaged, which is said where it is needed."""
-    if is_foreign(reader):  # which list no None
-        return ()
     try:
         graph = read_object_graph(reader)
     except MilepostError:
@@ -292,8 +290,7 @@ def _warn_of_unused_names(reader: BundleReader, prepared: _Prepared, translation
     def live() -> Sequence[str]:
         return walk(prepared.operation, slots=False).paths
 
-    dotted = is_foreign(reader) and reader.packs
-    translation.warn_of_unused(reader, live, dotted=dotted, whole_of=prepared.whole_of)
+    translation.warn_of_unused(reader, live, dotted=reader.origin.dotted, whole_of=prepared.whole_of)
 
 
 def _prepared(

@@ -108,12 +108,14 @@ def decode(text: bytes) -> Metadata:
 
 
 def read_metadata(reader: BundleReader) -> Metadata:
-    """The metrics and metadata that were saved with an open checkpoint.
+    """The metrics and metadata that were saved with an open checkpoint, or the metadata of a file of another library.
 
     Raises:
         CorruptCheckpointError: The metadata is damaged, or not in the form that milepost writes.
         UnsupportedError: It is too large.
     """
+    if not reader.origin.is_checkpoint:
+        return Metadata(None, reader.origin.metadata)
     if METADATA not in reader:
         return Metadata()
     try:

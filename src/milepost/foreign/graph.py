@@ -197,7 +197,7 @@ class GraphBuilder:
                 raise refusal(item.opaque).with_context(key=item.key)
         if live is not None and adapter is not None and item.has_value and self._add_whole(node, item, live, adapter):
             return node
-        if live is None and item.has_value and self._reader.packs and self._is_state(item):
+        if live is None and item.has_value and self._reader.origin.dotted and self._is_state(item):
             # The object that takes the deferred value will be one whose state is plain data.
             with suppress(UnsupportedError):  # if not, it becomes several values
                 self._add_packed(node, item)
@@ -263,7 +263,7 @@ class GraphBuilder:
         """The edges and live objects that a name leads to from an object, if it has the separators of other libraries: slashes in a file of PyTorch, and dots
         in one of NumPy. Empty if it leads to none."""
         found: list[tuple[str, int]] = []
-        for part in name.split("/" if self._reader.packs else "."):
+        for part in name.split("/" if self._reader.origin.dotted else "."):
             child = self._live_child(part, self._edges[live], live)
             if child is None:
                 return []
@@ -285,7 +285,7 @@ class GraphBuilder:
 
     def _add_with_dots(self, node: int, item: Item, edges: Mapping[str, int]) -> None:
         """Adds the items for which the live object has an edge whose name has dots, as the key of a dict may. In a file of PyTorch, dots separate names."""
-        for name, live in edges.items() if self._reader.packs else ():
+        for name, live in edges.items() if self._reader.origin.dotted else ():
             if "." not in name or name in item.children:
                 continue
             found: Item | None = item
@@ -298,7 +298,7 @@ class GraphBuilder:
     def _add_account(self, node: int, item: Item, live: int | None) -> None:
         """Adds what a module has in its ``state_dict()`` by code of its own: values by names with dots, among those of its parameters."""
         account = None if live is None or STATE_DICT in item.children else self._edges[live].get(STATE_DICT)
-        if live is None or account is None or not self._reader.packs:
+        if live is None or account is None or not self._reader.origin.dotted:
             return
         if not is_named(self._live.adapters[live].hints_to_save(self._live.objects[live])):
             return  # a dict that has an object under this name
@@ -320,7 +320,7 @@ class GraphBuilder:
             place = self._drafts[node].children[STATE_DICT] = self._new(account)
             content = {name: below.content for name, below in found.items()}
             key = f"{item.key}/{STATE_DICT}" if item.key else STATE_DICT
-            values = packed(content, key, self._reader.kind)
+            values = packed(content, key, self._reader.origin.tensors)
             self._add_values(place, {name: (f"{key}/{name}", each) for name, each in values.items()})
 
     def _add_of_keras(self, item: Item, variables: Mapping[str, Any]) -> None:
@@ -457,7 +457,7 @@ class GraphBuilder:
         """The item, or the item below levels that only the file has."""
         while len(item.children) == 1:
             ((name, child),) = item.children.items()
-            is_wrapper = name in WRAPPERS and child.children and self._reader.packs
+            is_wrapper = name in WRAPPERS and child.children and self._reader.origin.dotted
             is_value = name == _VALUE and adapter is not None and adapter.leaf and child.is_leaf
             if not (is_wrapper or is_value) or (live is not None and name in self._edges[live]):
                 break
@@ -490,7 +490,7 @@ class GraphBuilder:
 
     def _add_packed(self, node: int, item: Item) -> None:
         """Adds everything below an item as plain state."""
-        values = packed(item.content, item.key, self._reader.kind)
+        values = packed(item.content, item.key, self._reader.origin.tensors)
         text = f"{item.key}/{TEXT}" if item.children or isinstance(item.value, Stored) else item.key
         self._add_values(
             node, {name: (text if name == TEXT else f"{text}/{name}", each) for name, each in values.items()}

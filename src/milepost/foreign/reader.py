@@ -13,6 +13,7 @@ from milepost.bundle.boxes import read_box
 from milepost.bundle.catalogue import Catalogue, numbered
 from milepost.bundle.counting import counter
 from milepost.bundle.entry import Entry
+from milepost.bundle.interface import Origin
 from milepost.bundle.mapping import map_bytes
 from milepost.bundle.memory import Array, new_array
 from milepost.bundle.problems import no_such_key
@@ -50,6 +51,7 @@ class ForeignReader:
 
     Attributes:
         prefix: The path.
+        origin: The library, and how names are read.
 
     Raises:
         UnsupportedError: The tree has too many levels or items, or is a single value.
@@ -57,6 +59,8 @@ class ForeignReader:
 
     def __init__(self, file: ForeignFile) -> None:
         self.prefix = file.path
+        metadata = file.metadata if isinstance(file, DescribedFile) else None
+        self.origin = Origin(file.library, file.kind, file.dotted, metadata or None)
         self._file = file
         self._boxed = file if isinstance(file, BoxedFile) else None
         self._tensors: dict[str, Stored] | None = None
@@ -106,31 +110,11 @@ class ForeignReader:
         return self._root
 
     @property
-    def kind(self) -> str:
-        """The registered kind of tensors of this library in plain state; empty for arrays."""
-        return self._file.kind
-
-    @property
-    def library(self) -> str:
-        """The name of the library or format, such as ``PyTorch``."""
-        return self._file.library
-
-    @property
-    def metadata(self) -> dict[str, Any] | None:
-        """What the file has beside its tensors, if its format has a place for it and there is anything."""
-        return (self._file.metadata or None) if isinstance(self._file, DescribedFile) else None
-
-    @property
     def keras(self) -> KerasFile | None:
         """The file, if it is one of Keras."""
         from milepost.foreign.keras_files import KerasFile
 
         return self._file if isinstance(self._file, KerasFile) else None
-
-    @property
-    def packs(self) -> bool:
-        """Whether this is a file of PyTorch or safetensors, in which wrappers add levels, and objects have plain data as state."""
-        return self._file.dotted
 
     @property
     def is_nested(self) -> bool:

@@ -45,6 +45,7 @@ from milepost.errors import CorruptCheckpointError, UntrackableError
 from milepost.graph.decoding import CHILD as _CHILD
 from milepost.graph.decoding import NODE as _NODE
 from milepost.graph.decoding import decode_nodes, key_position
+from milepost.graph.keys import escape
 from milepost.graph.nodes import Edge as Edge
 from milepost.graph.nodes import Node as Node
 from milepost.graph.nodes import SavedValue as SavedValue
@@ -56,6 +57,8 @@ from milepost.graph.nodes import new_value as new_value
 
 _NONE: Final = type(None).__name__
 """The name of the type of None."""
+_EMPTY: Final = {"list": "[]", "dict": "{}", "tuple": "()"}
+"""How containers without members are written, by the names of their types."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,21 @@ class ObjectGraph:
         """The keys of the tensors that stand for None."""
         numbers = [number for number, kind in enumerate(self.types) if kind == _NONE]
         return frozenset(value.key for number in numbers for value in self.nodes[number].values)
+
+    def empty_containers(self) -> dict[str, str]:
+        """The lists, dicts and tuples without members, by the shortest path to each, as Python writes them."""
+        found = {}
+        paths = {0: ""}
+        pending = [0]
+        for number in pending:
+            node = self.nodes[number]
+            if node.python in _EMPTY and not node.children and number:
+                found[paths[number]] = _EMPTY[node.python]
+            for edge in node.children:
+                if edge.node not in paths:
+                    paths[edge.node] = f"{paths[number]}/{escape(edge.name)}" if number else escape(edge.name)
+                    pending.append(edge.node)
+        return found
 
     def nodes_with_values(self) -> list[bool]:
         """For each node, whether it has values, or a node that can be reached from it has. A variable counts if it has a slot variable.

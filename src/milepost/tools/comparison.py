@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -16,14 +17,13 @@ from milepost.checkpoint.short_names import short_name
 from milepost.coding.varints import Column
 from milepost.conversion.chunks import chunks_of, together
 from milepost.conversion.names import NewNames
+from milepost.engine.load import read_object_graph
 from milepost.engine.translation import AS_SAVED, Translation
-from milepost.errors import UnsupportedError
-from milepost.foreign import ForeignReader
+from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, unescape
 from milepost.graph.plain.values import SHOWN_NONE
 from milepost.tools.blocks import Room, blocks_of
 from milepost.tools.differences import Differences
-from milepost.tools.not_arrays import NotArrays, not_arrays_of
 from milepost.tools.small_tensors import SmallTensors, compare_small
 from milepost.tools.statistics import Difference, is_numeric
 from milepost.tools.tensors import Row, Tensors
@@ -34,6 +34,45 @@ KINDS: Final[tuple[Kind, ...]] = ("removed", "added", "reshaped", "retyped", "ch
 
 Places = Column
 """The positions of some tensors, or of some pairs."""
+
+
+class NotArrays(NamedTuple):
+    """How two checkpoints differ in what no array can hold.
+
+    Attributes:
+        removed: What only the first has, by name.
+        added: What only the second has.
+        changed: What is something else in the second: what it is in each.
+        same: How many are the same in both.
+    """
+
+    removed: Mapping[str, str]
+    added: Mapping[str, str]
+    changed: Mapping[str, tuple[str, str]]
+    same: int = 0
+
+    @classmethod
+    def of(cls, first: Mapping[str, str], second: Mapping[str, str]) -> NotArrays:
+        """Compares what two checkpoints have.
+
+        Example:
+            >>> NotArrays.of({"a": "None", "b": "[]", "c": "{}"}, {"b": "[]", "c": "[]"})
+            NotArrays(removed={'a': 'None'}, added={}, changed={'c': ('{}', '[]')}, same=1)
+        """
+        both = first.keys() & second.keys()
+        changed = {name: (old, second[name]) for name, old in first.items() if name in both and old != second[name]}
+        removed = {name: what for name, what in first.items() if name not in both}
+        added = {name: what for name, what in second.items() if name not in both}
+        return cls(removed, added, changed, len(both) - len(changed))
+
+    @property
+    def differ(self) -> bool:
+        """Whether there is any difference."""
+        return bool(self.removed or self.added or self.changed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The difference for JSON."""
+        return {"removed": [*self.removed], "added": [*self.added], "changed": [*self.changed]}
 
 
 class Change(NamedTuple):
@@ -90,9 +129,9 @@ class Comparison:
 
     def __init__(self, first: BundleReader, second: BundleReader, translation: Translation = AS_SAVED) -> None:
         self.readers = first, second
-        is_mixed = isinstance(first, ForeignReader) != isinstance(second, ForeignReader)
+        is_mixed = first.origin.is_checkpoint != second.origin.is_checkpoint
         self.sides = Tensors(first), Tensors(second)
-        held, others = (not_arrays_of(reader, with_graph=is_mixed) for reader in self.readers)
+        held, others = (_not_arrays_of(reader, with_graph=is_mixed) for reader in self.readers)
         if not translation.renames and not is_mixed and self.sides[0].keys == self.sides[1].keys:
             names = self.sides[0].keys
             graph = bisect_left(names, OBJECT_GRAPH)
@@ -136,7 +175,7 @@ class Comparison:
             others: That of the second.
             keys: The keys of the first, with other names if it has got some.
         """
-        escapes = [not isinstance(reader, ForeignReader) for reader in self.readers]
+        escapes = [reader.origin.is_checkpoint for reader in self.readers]
         found = [
             {_path_of(key, escapes=escaped): what for key, what in each.items()}
             for each, escaped in zip((held, others), escapes, strict=True)
@@ -280,8 +319,7 @@ def _places_by_name(keys: Sequence[str], reader: BundleReader, *, as_path: bool)
         reader: The checkpoint.
         as_path: As for `by_name`.
     """
-    escapes = not isinstance(reader, ForeignReader)
-    names = [_path_of(key, escapes=escapes) for key in keys] if as_path else keys
+    names = [_path_of(key, escapes=reader.origin.is_checkpoint) for key in keys] if as_path else keys
     found = dict(zip(names, range(len(keys)), strict=True))
     if len(found) < len(
         keys
@@ -293,14 +331,27 @@ def _places_by_name(keys: Sequence[str], reader: BundleReader, *, as_path: bool)
     return found
 
 
+def _not_arrays_of(reader: BundleReader, *, with_graph: bool) -> Mapping[str, str]:
+    """What a checkpoint or a file of another library has that no array can hold, by key.
+
+    Args:
+        reader: The open checkpoint.
+        with_graph: Whether to look at the object graph of a checkpoint, which takes time.
+    """
+    graph = None
+    if with_graph:
+        with suppress(MilepostError):  # what is damaged is said where it is read
+            graph = read_object_graph(reader)
+    return reader.catalogue().not_arrays if graph is None else graph.empty_containers()
+
+
 def _renamed(keys: Sequence[str], reader: BundleReader, translation: Translation) -> list[str]:
     """The keys of a checkpoint with other names. Names that have named nothing are warned of.
 
     Raises:
         UnsupportedError: Two would be the same.
     """
-    dotted = isinstance(reader, ForeignReader) and reader.packs
-    names = NewNames(translation, dotted=dotted)
+    names = NewNames(translation, dotted=reader.origin.dotted)
     taken: dict[str, str] = {}
     for key in keys:
         path, marker, local = key.partition(ATTRIBUTES)

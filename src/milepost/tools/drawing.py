@@ -18,7 +18,6 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.save import read_state
 from milepost.engine.turns import LOOK, Turn
 from milepost.errors import ArgumentError, KeyNotFoundError
-from milepost.foreign import ForeignReader
 from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted, of_file
 from milepost.graph.description import kind_of as class_of
@@ -174,7 +173,7 @@ def drawing_of(reader: BundleReader, root: str, depth: int | None, limit: int | 
     Raises:
         KeyNotFoundError: There is no object at ``root``.
     """
-    graph = None if isinstance(reader, ForeignReader) else read_object_graph(reader)
+    graph = read_object_graph(reader)
     rows = rows_of(reader)
     shown, own_names = (graph, {}) if graph is not None else graph_of_names(rows, own_names_of(reader))
     picture = picture_of(

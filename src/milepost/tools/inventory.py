@@ -26,7 +26,6 @@ from milepost.errors import (
     UnsupportedError,
 )
 from milepost.foreign import (
-    ForeignReader,
     files_of_model,
     is_index,
     is_one_of_directories,
@@ -219,7 +218,7 @@ def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
             return Facts("not checked", *_stat(_files_of(storage, path)))
         with open_any(storage, path) as reader:
             reader.check_files()
-            if isinstance(reader, ForeignReader):
+            if not reader.origin.is_checkpoint:
                 return Facts("complete", *_stat(_files_of(storage, path)), len(reader.keys()))
             found = _stat([index_path(reader.prefix), *reader.shard_paths])
             return Facts("complete", *found, len(reader.keys()), read_metadata(reader).metrics or {})

@@ -11,7 +11,7 @@ from milepost.engine.directory import Verification
 from milepost.engine.load import open_any
 from milepost.engine.saved_model import is_of_saved_model
 from milepost.errors import CheckpointNotFoundError, MilepostError
-from milepost.foreign import ForeignReader, newest_of_orbax, steps_of_orbax
+from milepost.foreign import newest_of_orbax, steps_of_orbax
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tools.inventory import inventory_of
 
@@ -65,6 +65,6 @@ def _holds_any(path: str, storage: Storage) -> bool:
 
 def kind_of(reader: BundleReader) -> str:
     """What has been opened, in a few words."""
-    if isinstance(reader, ForeignReader):
-        return f"{'directory' if os.path.isdir(reader.prefix) else 'file'} of {reader.library}"
+    if not reader.origin.is_checkpoint:
+        return f"{'directory' if os.path.isdir(reader.prefix) else 'file'} of {reader.origin.library}"
     return "SavedModel" if is_of_saved_model(LOCAL_STORAGE, reader.prefix) else "checkpoint"

@@ -21,7 +21,7 @@ from typing import Final
 from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import name_of
 from milepost.engine.translation import Translation
-from milepost.foreign import ForeignReader, called
+from milepost.foreign import called
 from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, tensor_key, unescape
 from milepost.tools.terminal import all_named, named
 
@@ -34,20 +34,20 @@ _ESCAPE: Final = re.compile(r"\\(?:[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})
 
 def nameless(reader: BundleReader) -> str:
     """What is printed for a value that has no name."""
-    return _WHOLE if isinstance(reader, ForeignReader) else _THE_ROOT
+    return _THE_ROOT if reader.origin.is_checkpoint else _WHOLE
 
 
 def printed(key: str, reader: BundleReader) -> str:
     """A key, or a short name, as it is printed."""
-    if isinstance(reader, ForeignReader):
-        return named(called(key))
-    return named(key) if key else _THE_ROOT
+    if reader.origin.is_checkpoint:
+        return named(key) if key else _THE_ROOT
+    return named(called(key))
 
 
 def all_printed(keys: Sequence[str], reader: BundleReader) -> list[str]:
     """Very many keys as `printed` gives them."""
     found = all_named(keys)
-    unnamed = ROOT if isinstance(reader, ForeignReader) else ""
+    unnamed = "" if reader.origin.is_checkpoint else ROOT
     if unnamed in keys:
         found[keys.index(unnamed)] = printed(unnamed, reader)
     return found

@@ -15,7 +15,6 @@ from milepost.engine.load import read_object_graph
 from milepost.engine.metadata import read_metadata
 from milepost.engine.series import split_number
 from milepost.errors import MilepostError, UnsupportedError, without_remedy
-from milepost.foreign import ForeignReader
 from milepost.graph.object_graph import ObjectGraph
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_json, add_output, check_output
@@ -140,11 +139,9 @@ def _order(readers: Sequence[BundleReader]) -> Any:
 
 
 def _described(reader: BundleReader, rows: list[Row]) -> Described:
-    is_foreign = isinstance(reader, ForeignReader)
     saved_with = None
-    if not is_foreign:
-        with contextlib.suppress(MilepostError):  # the survey has noted it
-            saved_with = read_metadata(reader)
+    with contextlib.suppress(MilepostError):  # the survey has noted it
+        saved_with = read_metadata(reader)
     return Described(
         reader.prefix,
         kind_of(reader),
@@ -164,8 +161,6 @@ def _objects_of(reader: BundleReader) -> dict[str, str]:
 
 
 def _graph(reader: BundleReader) -> ObjectGraph | None:
-    if isinstance(reader, ForeignReader):
-        return None
     try:
         return read_object_graph(reader)
     except MilepostError as error:

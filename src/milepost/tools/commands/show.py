@@ -13,7 +13,6 @@ from milepost.bundle.memory import Array
 from milepost.conversion.chunks import chunks_of
 from milepost.engine.metadata import read_metadata
 from milepost.errors import MilepostError
-from milepost.foreign import ForeignReader
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
@@ -106,7 +105,7 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
     objects, unread, not_arrays = catalogue.objects, catalogue.unread, [*catalogue.not_arrays]
     saved_with = None
     try:
-        saved_with = None if isinstance(reader, ForeignReader) else read_metadata(reader)
+        saved_with = read_metadata(reader)
     except MilepostError as error:  # the list of tensors needs the index only
         note(f"metrics and metadata cannot be read: {error.problem}")
     if options.json:
@@ -147,7 +146,7 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
 
 
 def _print_rows(reader: BundleReader, rows: list[Row], options: argparse.Namespace) -> None:
-    has_shards = len(reader.shard_paths) > 1 and not isinstance(reader, ForeignReader)
+    has_shards = len(reader.shard_paths) > 1 and reader.origin.is_checkpoint
     columns = [Column("TYPE", folds=True), Column("BYTES", right=True)]
     columns += [Column("SHARD", right=True, spare=1)] if has_shards else []
     is_terminal = is_drawn()

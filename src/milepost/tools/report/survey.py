@@ -13,7 +13,6 @@ from milepost.bundle import BundleReader, for_each
 from milepost.bundle.counting import counted_by, counter
 from milepost.bundle.parallel import THREADS
 from milepost.errors import MilepostError, without_remedy
-from milepost.foreign import ForeignReader
 from milepost.tools.comparison import by_name
 from milepost.tools.report.measurement import Measurement, Pair, Section
 from milepost.tools.report.small import measure_small
@@ -45,7 +44,7 @@ def subjects_of(readers: Sequence[BundleReader], rows: Sequence[Sequence[Row]]) 
         readers: The checkpoints.
         rows: All tensors of each.
     """
-    is_mixed = len({isinstance(reader, ForeignReader) for reader in readers}) > 1
+    is_mixed = len({reader.origin.is_checkpoint for reader in readers}) > 1
     tables = [by_name(each, reader, as_path=is_mixed) for each, reader in zip(rows, readers, strict=True)]
     names = dict.fromkeys(itertools.chain.from_iterable(tables))
     return [Subject(name, [table.get(name) for table in tables]) for name in names]

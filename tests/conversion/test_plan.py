@@ -44,7 +44,7 @@ def test_no_tensor_is_below_another_one_in_a_format_of_folders(
     reader: BundleReader, one: str, two: str, fits: bool
 ) -> None:
     """However many levels below."""
-    names = GivenNames({"one": one, "two": two})
+    names = GivenNames({"one": [one], "two": [two]})
     assert len(planned(reader, names, any_type).tensors) == 2
     if fits:
         assert len(planned(reader, names, any_type, nests=True).tensors) == 2
@@ -56,17 +56,17 @@ def test_no_tensor_is_below_another_one_in_a_format_of_folders(
 
 def test_two_tensors_of_one_name_are_refused(reader: BundleReader) -> None:
     with pytest.raises(UnsupportedError, match="the same name"):
-        planned(reader, GivenNames({"one": "a", "two": "a"}), any_type)
+        planned(reader, GivenNames({"one": ["a"], "two": ["a"]}), any_type)
     with pytest.raises(UnsupportedError, match="the same name"):
-        planned(reader, GivenNames({"one": "a/b", "two": "a.b"}), any_type, dots=True)
-    assert len(planned(reader, GivenNames({"one": "a/b", "two": "a.b"}), any_type).tensors) == 2
+        planned(reader, GivenNames({"one": ["a/b"], "two": ["a.b"]}), any_type, dots=True)
+    assert len(planned(reader, GivenNames({"one": ["a/b"], "two": ["a.b"]}), any_type).tensors) == 2
 
 
 def test_what_becomes_of_each(reader: BundleReader) -> None:
     def accepts(dtype: DType) -> bool:
         return dtype.name in ("float32", "int32")
 
-    names = GivenNames({"one": "1", "two": "2", "three": "3"})
+    names = GivenNames({"one": ["1"], "two": ["2"], "three": ["3"]})
     found: Any = planned(reader, names, accepts)
     key = "{}/.ATTRIBUTES/VARIABLE_VALUE".format
     assert [each.name for each in found.tensors] == ["2"]
@@ -76,7 +76,7 @@ def test_what_becomes_of_each(reader: BundleReader) -> None:
     }
     found = planned(reader, names, accepts, dtype=DType.of("float32"))
     assert [(each.name, each.spec.dtype.name) for each in found.tensors] == [("1", "float32"), ("2", "int32")]
-    found = planned(reader, GivenNames({"two": "2"}), accepts)
+    found = planned(reader, GivenNames({"two": ["2"]}), accepts)
     assert {key("one"), key("three")} <= set(found.unwanted)
     assert key("two") not in found.unwanted
     found = planned(reader, names, accepts, lambda tensor: "too large" if tensor.name == "2" else None)

@@ -240,7 +240,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
     names: Naming
     members, with_assets = ({}, []) if wanted.names is None else wanted.names.members(reader)
     if wanted.names is not None:
-        names = GivenNames({name_of(key): name for key, name in wanted.names.variables.items()})
+        names = GivenNames({name_of(key): called for key, called in wanted.names.values.items()})
     else:
         names = NewNames(wanted.translation, dotted=reader.origin.dotted)
     if writer is None:
@@ -328,7 +328,9 @@ def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets
     """What a source has beside values and the new file does not."""
     found = []
     if with_assets:
-        found.append(f"what layers have saved by save_assets(): {_listed(with_assets)}")
+        found.append(
+            f"what Keras saves by save_assets(), or has in the configuration of a layer: {_listed(with_assets)}"
+        )
     if reader.origin.is_checkpoint and (to != CHECKPOINT or OBJECT_GRAPH not in reader):
         beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
         found += [what for key, what in beside if key in reader]

@@ -7,7 +7,7 @@ checkpoint has none of this. So a restore matches the saved values with the vari
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -30,20 +30,38 @@ _VARIABLES: Final = "vars"
 _MOST_LISTED: Final = 5
 
 
+class Computed(NamedTuple):
+    """An object that saves arrays which Keras computes from its variables.
+
+    Attributes:
+        path: The path of its variables in the file.
+        obj: The object.
+        variables: Its variables, by the keys of their values.
+    """
+
+    path: str
+    obj: Any
+    variables: dict[str, Any]
+
+
 class KerasNames(NamedTuple):
     """The names that Keras has for saved values.
 
     Attributes:
-        variables: The names of variables, by keys.
+        values: The names of values, by keys. A variable has one in each object that saves it.
+        computed: What Keras computes from variables when it saves them, such as a kernel with which LoRA is merged.
         stores: By keys of what a user's class has saved by ``save_own_variables`` and ``save_assets``, the path of its variables in the file.
+        assets: The keys of what Keras has in assets, or in the configuration of a layer, such as a vocabulary.
     """
 
-    variables: dict[str, str]
+    values: dict[str, list[str]]
+    computed: list[Computed]
     stores: dict[str, str]
+    assets: list[str]
 
     def members(self, reader: BundleReader) -> tuple[dict[str, list[tuple[str, Array]]], list[str]]:
-        """What is in these stores beside variables: by the key of the store, the arrays with their names in the file; and the keys of the stores
-        that have assets too, for which a file of weights has no place.
+        """What is computed, and what is in these stores beside variables: by keys, the arrays with their names in the file; and the keys of the
+        values that are assets, or have some too, for which a file of weights has no place.
 
         Args:
             reader: The open checkpoint.
@@ -52,11 +70,17 @@ class KerasNames(NamedTuple):
             CorruptCheckpointError: A store is damaged.
         """
         with importing():
+            from milepost.adapters.keras.own_files import computed
             from milepost.adapters.keras.own_state import stored_in
 
-        known = {*self.variables.values()}
+        known = {name for names in self.values.values() for name in names}
         found: dict[str, list[tuple[str, Array]]] = {}
-        with_assets = []
+        for path, obj, variables in self.computed:
+            arrays = computed(obj, [(each, reader.read(key)) for key, each in variables.items()])
+            merged = [key for key in variables if key not in self.values] or [path]
+            found |= {key: [] for key in merged}
+            found[merged[0]] = [(f"{path}/{local}", array) for local, array in arrays.items()]
+        with_assets = list(self.assets)
         for key, path in self.stores.items():
             stored, assets = stored_in(reader.read(key).item())
             named = [(f"{path}/{local}", array) for local, array in stored.items()]
@@ -85,7 +109,13 @@ def keras_names(
     """
     model = _model_of(checkpoint)
     with importing():
-        from milepost.adapters.keras.own_files import own_objects_by_path, unbuilt_layer, variables_by_path
+        from milepost.adapters.keras.own_files import (
+            computing_by_path,
+            own_objects_by_path,
+            saveables,
+            unbuilt_layer,
+            variables_by_path,
+        )
         from milepost.adapters.keras.own_state import OWN_STATE
 
     if all(name.startswith(_OPTIMIZER) for name in variables_by_path(model)) and unbuilt_layer(model) is not None:
@@ -106,27 +136,51 @@ def keras_names(
             expected="a checkpoint of milepost or TensorFlow 2",
             remedy="restore it into the model, and call model.save_weights() of Keras",
         )
-    keys: dict[int, str] = {}
-    own: dict[int, str] = {}
+    keys: dict[int, dict[str, str]] = {}
     for key, live in matches:
-        (own if key.endswith(f"{ATTRIBUTES}{OWN_STATE}") else keys).setdefault(id(live), key)
+        keys.setdefault(id(live), {}).setdefault(key.partition(ATTRIBUTES)[2], key)
     live_variables = variables_by_path(model)
     wanted = {name: each for name, each in live_variables.items() if not name.startswith(_OPTIMIZER)}
     of_optimizer = {name: each for name, each in live_variables.items() if name.startswith(_OPTIMIZER)}
-    _require(wanted, keys, translation, path)
+    values: dict[str, list[str]] = {}
+    found: list[Computed] = []
+    parts: dict[str, Any] = {}
+    for path_in_file, (obj, names) in computing_by_path(model).items():
+        saved = keys.get(id(obj), {})
+        if all(name in saved for name in names):  # as values of the object
+            values |= {saved[name]: [_joined(path_in_file, name)] for name in names}
+        elif obj.variables:
+            parts |= {f"{path_in_file}/{each.name}": each for each in obj.variables}
+            if all(id(each) in keys for each in obj.variables):
+                of_obj = {_first(keys[id(each)]): each for each in obj.variables}
+                found.append(Computed(_joined(path_in_file), obj, of_obj))
+    _require(wanted | parts, keys, translation, path)
     if all(id(each) in keys for each in of_optimizer.values()):
         wanted |= of_optimizer
-    return KerasNames(
-        {keys[id(each)]: name for name, each in wanted.items() if id(each) in keys},
-        {
-            own[id(each)]: f"{path}/{_VARIABLES}" if path else _VARIABLES
-            for path, each in own_objects_by_path(model).items()
-            if id(each) in own
-        },
-    )
+    for name, each in wanted.items():
+        if id(each) in keys:
+            values.setdefault(_first(keys[id(each)]), []).append(name)
+    stores = {
+        keys[id(obj)][OWN_STATE]: _joined(path_in_file)
+        for path_in_file, obj in own_objects_by_path(model).items()
+        if OWN_STATE in keys.get(id(obj), ())
+    }
+    of_layers = [key for _, obj in saveables(model) for key in keys.get(id(obj), {}).values()]
+    return KerasNames(values, found, stores, [key for key in of_layers if key not in stores and key not in values])
 
 
-def _require(wanted: Mapping[str, Any], keys: Mapping[int, str], translation: Translation, path: str) -> None:
+def _joined(*names: str) -> str:
+    """The path of a name below the variables of the object at a path in the file, or of these."""
+    at, *name = names
+    return "/".join([*filter(None, [at]), _VARIABLES, *name])
+
+
+def _first(values: Mapping[str, str]) -> str:
+    """The key of the first value of an object. A variable has one."""
+    return next(iter(values.values()))
+
+
+def _require(wanted: Mapping[str, Any], keys: Collection[int], translation: Translation, path: str) -> None:
     """Checks that every variable of the model was saved, unless the user leaves some out."""
     lacking = [f"{name} ({each.path})" for name, each in wanted.items() if id(each) not in keys]
     is_part = translation.only is not None or translation.ignore

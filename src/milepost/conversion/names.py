@@ -22,6 +22,10 @@ class Naming(Protocol):
         """Whether it has new names for the other names of objects, too."""
         ...
 
+    def further(self, name: str) -> Sequence[str]:
+        """More new names of a value that has one, by its saved name."""
+        ...
+
     def takes(self, path: str) -> bool:
         """Whether a value or slot variable may not be left out, by its saved path."""
         ...
@@ -39,17 +43,21 @@ class GivenNames:
     """Names that are known beforehand. All other values are left out.
 
     Args:
-        names: The new names, by saved names.
+        names: The new names of each value, by saved names.
     """
 
     knows_others = False
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
         self._names = names
 
     def __call__(self, name: str) -> str | None:
         """The new name of a value, by its saved name; None if it is left out."""
-        return self._names.get(name)
+        return self._names[name][0] if name in self._names else None
+
+    def further(self, name: str) -> Sequence[str]:
+        """More new names of a value that has one, by its saved name."""
+        return self._names[name][1:]
 
     def takes(self, path: str) -> bool:
         """Whether a value or slot variable is not left out, by its saved path."""
@@ -90,6 +98,10 @@ class NewNames:
         """The new name of a value, by its saved name; None if it is left out."""
         new = self._renaming.live_path(name, dotted=self._dotted)
         return new if self._selects([name] if new is None else [name, new]) else None
+
+    def further(self, name: str) -> Sequence[str]:
+        """No value has more new names."""
+        return ()
 
     def takes(self, path: str) -> bool:
         """Whether a value or slot variable may not be left out, by its saved path. A function as ``rename`` is not called here."""

@@ -293,7 +293,8 @@ class _Planning:
     def names_of(self, key: str) -> list[str]:
         """The names of a tensor in the new file, each once."""
         called = map(self._called, (key, *self._others.get(key, ())))
-        return list(dict.fromkeys(name for name in called if name is not None))
+        names = list(dict.fromkeys(name for name in called if name is not None))
+        return [*names, *self._names.further(name_of(key))] if names else names
 
     def _called(self, key: str) -> str | None:
         return _dotted(self._names, key) if self._dots else self._names(name_of(key))

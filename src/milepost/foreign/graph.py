@@ -25,7 +25,15 @@ from milepost.bundle.memory import Array
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
 from milepost.foreign.items import ROOT, Item, levels, packable, walked
 from milepost.foreign.keras_files import VOCABULARY, KerasFile
-from milepost.foreign.keras_variables import IDF_WEIGHTS, lookups_of, own_states_of, own_value, tokens_as, variables_of
+from milepost.foreign.keras_variables import (
+    IDF_WEIGHTS,
+    lookups_of,
+    merged_of,
+    own_states_of,
+    own_value,
+    tokens_as,
+    variables_of,
+)
 from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import STATE, OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
@@ -45,6 +53,7 @@ WRAPPERS: Final = frozenset({"module", "_orig_mod"})
 """Levels that wrappers of PyTorch add to names."""
 _VALUE: Final = "value"
 _BY_DEFAULT: Final = "not in the file; the default that load_state_dict of PyTorch gives it too"
+_MERGED: Final = "merged with another value of the file, as Keras does it"
 _BATCHES: Final = "num_batches_tracked"
 _MEAN: Final = "running_mean"
 _BATCHES_SINCE: Final = 2
@@ -189,6 +198,7 @@ class GraphBuilder:
                 self._add_vocabularies(keras, item, self._live.objects[live])
                 self._add_own_states(keras, item, self._live.objects[live], found)
                 self._add_of_keras(item, found)
+                self._add_merged(item, self._live.objects[live], found)
                 return node
         if item.opaque is not None:
             key = ROOT if item is self._reader.root else item.key
@@ -330,14 +340,24 @@ class GraphBuilder:
                 continue
             variable = variables.get(child.key) if isinstance(child.value, Stored) else None
             number = None if variable is None else self._numbers.get(id(variable))
-            if number is not None and not self._drafts[place := self._node_of(number)].values:
-                self._add_leaf(place, child)
+            if number is not None and not self._contradicts(child, number):  # Keras has a variable of two objects twice
+                if not self._drafts[place := self._node_of(number)].values:
+                    self._add_leaf(place, child)
                 continue
             if isinstance(child.value, Stored):
                 # a child of no other node, since no object can take it later by a name of the file
                 self._add_leaf(self._new(None), child)
             else:
                 self._add_of_keras(child, variables)
+
+    def _add_merged(self, item: Item, obj: Any, variables: Mapping[str, Any]) -> None:
+        """Adds what Keras gives to variables of which the file has the values merged with others, as LoRA is merged with a kernel."""
+        for variable, value in merged_of(obj, variables):
+            number = self._numbers.get(id(variable))
+            if number is not None:
+                key = "/".join(filter(None, (item.key, variable.path)))
+                self._add_values(self._node_of(number), {VARIABLE_VALUE: (key, value)})
+                self.notes[key] = _MERGED
 
     def _add_vocabularies(self, keras: KerasFile, item: Item, obj: Any) -> None:
         """Adds the tokens in an archive of Keras, as values of the lookup layers that they belong to."""

@@ -99,6 +99,23 @@ def variables_of(file: KerasFile, item: Item, obj: Any, *, may_lack: bool = Fals
     return found
 
 
+def merged_of(obj: Any, variables: Mapping[str, Any]) -> Iterator[tuple[Any, Array]]:
+    """The variables of which a file of Keras has the values merged with others, each with the value that Keras gives it.
+
+    Args:
+        obj: An object of Keras 3.
+        variables: The live variables that take the tensors below the item of the object.
+    """
+    with importing():
+        from milepost.adapters.keras import own_files
+
+    taken = {id(each) for each in variables.values()}
+    for each, _ in own_files.computing_by_path(obj).values():
+        takers, others = own_files.loaded(each)
+        if any(id(variable) in taken for variable in takers.values()):
+            yield from others
+
+
 class OwnState(NamedTuple):
     """What the class of a live object has saved by code of its own.
 

@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import keras
+import numpy as np
+
 from milepost.adapters.keras.own_state import saves_itself
 from milepost.adapters.keras.private import (
     BaseOptimizer,
@@ -23,6 +26,7 @@ from milepost.adapters.keras.private import (
     to_snake_case,
     walk_saveable,
 )
+from milepost.graph.adapter import Array
 
 _VARS: Final = "vars"
 """The name below an object under which Keras has the variables that the object names itself."""
@@ -37,12 +41,74 @@ def variables_by_path(root: Any) -> dict[str, Any]:
     """The variables below an object, by their paths in a ``.weights.h5`` file of it."""
     return {
         _joined(path, f"{_VARS}/{name}"): each
-        for path, obj in _saveables(root)
+        for path, obj in saveables(root)
         for name, each in _own_variables(obj).items()
     }
 
 
-def _saveables(root: Any) -> Iterator[tuple[str, Any]]:
+def computing_by_path(root: Any) -> dict[str, tuple[Any, list[str]]]:
+    """The objects below an object that save arrays which are no variables of theirs, such as a kernel with which LoRA is merged.
+
+    Returns:
+        By paths in a ``.weights.h5`` file, each object with the names of these arrays.
+    """
+    found: dict[str, tuple[Any, list[str]]] = {}
+    for path, obj in saveables(root):
+        if not isinstance(obj, BaseOptimizer) and not saves_itself(type(obj)):
+            names = [name for name, each in _given(obj).items() if not isinstance(each, Variable)]
+            if names:
+                found[path] = obj, names
+    return found
+
+
+def computed(obj: Any, values: Iterable[tuple[Any, Array]]) -> dict[str, Array]:
+    """The arrays that an object would save beside its variables, if these had other values. It does not change.
+
+    Args:
+        obj: The object.
+        values: Variables of it, each with its value.
+    """
+    with keras.StatelessScope(values):
+        return {
+            name: np.asarray(keras.ops.convert_to_numpy(each))
+            for name, each in _given(obj).items()
+            if not isinstance(each, Variable)
+        }
+
+
+def loaded(obj: Any) -> tuple[dict[str, Any], list[tuple[Any, Array]]]:
+    """What an object of `computing_by_path` does when Keras loads it. It does not change.
+
+    Returns:
+        The variable that takes the value of each name, and the other variables that get values, each with its value.
+    """
+    store, takers, others = _AskedStore(_given(obj)), dict[str, Any](), list[tuple[Any, Array]]()
+
+    class Scope(keras.StatelessScope):  # type: ignore[misc]
+        def add_update(self, update: tuple[Any, Any]) -> None:
+            variable, value = update
+            if store.asked is None:
+                others.append((variable, np.asarray(keras.ops.convert_to_numpy(value))))
+            else:
+                takers[store.asked], store.asked = variable, None
+
+    if getattr(obj, "variables", ()):  # the weights of a vocabulary are none of Keras
+        with Scope():
+            obj.load_own_variables(store)
+    return takers, others
+
+
+class _AskedStore(dict[str, Any]):
+    """What an object has saved. It knows the name that was asked for last."""
+
+    asked: str | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked = name
+        return super().__getitem__(name)
+
+
+def saveables(root: Any) -> Iterator[tuple[str, Any]]:
     """An object and all below it that Keras saves, each once, with their paths."""
     seen: set[int] = set()
     pending: list[tuple[str, Any]] = [("", root)]
@@ -58,7 +124,7 @@ def _saveables(root: Any) -> Iterator[tuple[str, Any]]:
 
 def own_objects_by_path(root: Any) -> dict[str, Any]:
     """The objects below an object whose classes have code of their own for what Keras saves, by their paths in a ``.weights.h5`` file."""
-    return {path: obj for path, obj in _saveables(root) if saves_itself(type(obj))}
+    return {path: obj for path, obj in saveables(root) if saves_itself(type(obj))}
 
 
 def variables_called(root: Any, paths: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -76,7 +142,7 @@ def variables_called(root: Any, paths: Iterable[str]) -> tuple[dict[str, Any], d
     pending: list[tuple[Any, list[tuple[str, str]]]] = [(root, [(path, path) for path in paths])]
     while pending:
         obj, wanted = pending.pop()
-        own = _own_variables(obj) if isinstance(obj, KerasSaveable) else {}
+        own = _taking_variables(obj) if isinstance(obj, KerasSaveable) else {}
         further: dict[str, list[tuple[str, str]]] = {}
         for path, rest in wanted:
             name, _, after = rest.partition("/")
@@ -134,10 +200,22 @@ def optimizer_variables(model: Any) -> Sequence[Any]:
 def _own_variables(obj: Any) -> Mapping[str, Any]:
     if isinstance(obj, BaseOptimizer):  # `save_own_variables` of Keras gives copies of them
         return {str(number): each for number, each in enumerate(obj.variables)}
+    return {name: each for name, each in _given(obj).items() if isinstance(each, Variable)}
+
+
+def _taking_variables(obj: Any) -> Mapping[str, Any]:
+    """The variables that take what an object has saved, by the names that these values have."""
+    own = _own_variables(obj)
+    is_computing = not isinstance(obj, BaseOptimizer) and not saves_itself(type(obj)) and len(_given(obj)) > len(own)
+    return {**loaded(obj)[0], **own} if is_computing else own
+
+
+def _given(obj: Any) -> Mapping[str, Any]:
+    """What an object saves by ``save_own_variables``."""
     given: dict[str, Any] = {}
     if hasattr(obj, "save_own_variables"):
         obj.save_own_variables(given)
-    return {name: each for name, each in given.items() if isinstance(each, Variable)}
+    return given
 
 
 def _below(obj: Any) -> Iterator[tuple[str, Any]]:

@@ -312,6 +312,28 @@ def test_headers_of_each_version_are_read(path, version):
         }
 
 
+@pytest.mark.parametrize("how", [{"libver": "v108"}, {"libver": "latest"}, {"track_order": True}])
+def test_links_in_a_heap_are_refused(path, how):
+    """The library ends the process if one of them is damaged."""
+    with h5py.File(path, "w", **how) as file:
+        for number in range(8):
+            file[str(number)] = np.float32(number)
+    assert len(milepost.list_variables(path)) == 8
+    with h5py.File(path, "a", **how) as file:
+        file["a"] = np.float32(8)
+    with pytest.raises(UnsupportedError, match="links in a heap"):
+        milepost.list_variables(path)
+
+
+def test_a_group_of_many_links_in_a_heap_is_refused(path):
+    with h5py.File(path, "w") as file:
+        group = file.create_group("layers/vars", track_order=True)
+        for number in range(9):
+            group[str(number)] = np.float32(number)
+    with pytest.raises(UnsupportedError, match="links in a heap"):
+        milepost.list_variables(path)
+
+
 def test_a_chunk_of_no_bytes_is_damage(path):
     """h5py's LZF filter does not end with one."""
     with h5py.File(path, "w") as file:

@@ -22,9 +22,12 @@ opened::
     names       := tree:O  heap:O                                                     the body of a message of kind 17, of a group
     layout      := 1 or 2  n:u8  2  reserved:u8^5  tree:O  ...                        the body of a message of kind 8, of a dataset in chunks
                  | 3  2  n:u8  tree:O  ...                                            n as in `hdf5_trees`
+    links       := 0  flags:u8  u64?  heap:O  tree:O  ...                             kind 2, of a group; the number is there if bit 0 of the flags is set
 
 The type of an attribute is shared if bit 0 of its flags is set. Integers are little-endian. Limits: the blocks of a header may have 64 MiB. The texts
-of an attribute have no more bytes together than the file, since each is there once. `hdf5_trees` checks the trees.
+of an attribute have no more bytes together than the file, since each is there once. `hdf5_trees` checks the trees. A group with its links in a heap
+is refused: with a damaged link there, the library frees memory that is not its own. The library makes such a heap for groups of more than 8 links if
+``libver="latest"`` or ``track_order=True`` asks for it, which Keras does not do.
 Source: HDF5 File Format Specification 3.0, sections II.A and IV.A; seen with HDF5 1.14.6.
 """
 
@@ -33,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from milepost.errors import CorruptCheckpointError
+from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.foreign.hdf5_trees import OF_CHUNKS, OF_NAMES, check_tree
 from milepost.foreign.near_reads import NearReads
 from milepost.storage import ReadableFile
@@ -44,6 +47,7 @@ _SUPERBLOCK: Final = 96
 """The most bytes of a superblock that are looked at."""
 _MOST: Final = 64 << 20
 _NEXT_BLOCK: Final = 16
+_LINKS: Final = 2
 _TYPE: Final = 3
 _LAYOUT: Final = 8
 _ATTRIBUTE: Final = 12
@@ -81,13 +85,14 @@ class Hdf5Headers:
         else:
             begin, places = (28 if version else 24), [5]
         found = (_number(start, begin + place * self.offset, self.offset) for place in places)
-        self.roots = [each for each in found if each is not None and each != (1 << 8 * self.offset) - 1]
+        self.roots = [each for each in found if each is not None and not self._is_none(each)]
 
     def check(self, position: int) -> None:
         """Checks the header at a position, and those that its messages are shared with.
 
         Raises:
             CorruptCheckpointError: Its blocks do not lie in the file, or are the same ones again.
+            UnsupportedError: It is a group whose links are in a heap.
         """
         pending = [position]
         while pending:
@@ -101,6 +106,8 @@ class Hdf5Headers:
                     if kind == _ATTRIBUTE and not flags & _SHARED:
                         self._check_texts(each, body, header)
                     self._check_tree(each, kind, body)
+                    if kind == _LINKS:
+                        self._refuse_heap(body)
 
     def _messages(self, position: int) -> Iterator[tuple[int, int, memoryview]]:
         """The kind, the flags and the body of each message of a header."""
@@ -156,8 +163,21 @@ class Hdf5Headers:
                 root, width = _number(body, 8, self.offset), 8 + 8 * body[1]
             elif body[0] == 3 and body[1] == _IN_CHUNKS:
                 root, width = _number(body, 3, self.offset), 8 + 8 * body[2]
-        if root is not None and root != (1 << 8 * self.offset) - 1:
+        if root is not None and not self._is_none(root):
             check_tree(lambda start, size: self._read(start, size, position), root, tree, width, self.offset)
+
+    def _refuse_heap(self, body: memoryview) -> None:
+        heap = _number(body, 10 if len(body) > 1 and body[1] & 1 else 2, self.offset)
+        if heap is not None and not self._is_none(heap):
+            raise UnsupportedError(
+                "a group of the HDF5 file has its links in a heap, which the HDF5 library cannot read safely from a damaged file",
+                expected="links as Keras and h5py write them by default",
+                found="a group of many links that was written with libver='latest' or track_order=True",
+                remedy="load the file with Keras, and save it again; or copy its datasets into another file with h5py",
+            )
+
+    def _is_none(self, position: int) -> bool:
+        return position == (1 << 8 * self.offset) - 1
 
     def _check_texts(self, position: int, body: memoryview, header: int | None) -> None:
         """Checks that the texts of an attribute are not a few bytes of the file very often.

@@ -386,7 +386,7 @@ def test_a_tree_of_very_many_levels_is_refused(tmp_path):
     for _ in range(400):
         tree = [tree]
     (tmp_path / "checkpoint").write_bytes(msgpack.packb({"a": tree}))
-    with pytest.raises(UnsupportedError, match="too many levels"):
+    with pytest.raises(UnsupportedError, match="levels"):
         milepost.load(str(tmp_path))
 
 

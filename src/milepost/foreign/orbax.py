@@ -27,7 +27,9 @@ from milepost.errors import (
     UnsupportedError,
     warn,
 )
+from milepost.foreign.flax_files import FlaxFile
 from milepost.foreign.orbax_layout import (
+    AGGREGATED,
     DEFAULT,
     DESCRIBED,
     JSON,
@@ -35,6 +37,7 @@ from milepost.foreign.orbax_layout import (
     TREE,
     VERSION_1,
     directories_in,
+    has_aggregated,
     has_file,
     is_item,
     is_of_step,
@@ -45,7 +48,7 @@ from milepost.foreign.orbax_layout import (
 )
 from milepost.foreign.stored import Stored
 from milepost.graph.description import counted
-from milepost.storage import ReadableFile
+from milepost.storage import LOCAL_STORAGE, ReadableFile
 from milepost.tensor import DType, TensorSpec
 
 _BATCH: Final = 16 << 20
@@ -57,10 +60,6 @@ _DENIED: Final = "PERMISSION_DENIED"
 """How errors of TensorStore begin if the system does not let this user read a file."""
 _LARGE: Final = 64 << 20
 """Bytes of an array for which there may be no memory."""
-_MOST_SHOWN: Final = 5
-"""The most names in the key of an error."""
-_DEEPEST: Final = 100
-"""The most levels of a tree."""
 
 
 class OrbaxDirectory:
@@ -171,6 +170,21 @@ def _refuse_special_files(directory: str) -> None:
             pending += _directories_in(inside)
 
 
+def _check_aggregated(directory: str) -> None:
+    """Reads what Orbax is about to read with MessagePack. NumPy ends the process with some element types, and Python with very many levels.
+
+    Raises:
+        MilepostError: `FlaxFile` cannot read it.
+    """
+    if has_aggregated(directory):
+        path = os.path.join(directory, AGGREGATED)
+        try:
+            with contextlib.closing(LOCAL_STORAGE.open(path)) as file:
+                FlaxFile(file)
+        except MilepostError as error:
+            raise error.with_context(file=path) from None
+
+
 def _directories_in(directory: str) -> list[str]:
     """The directories in a directory; errors are those of `_refuse_special_files`."""
     found = []
@@ -199,6 +213,7 @@ class _TreeItem:
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)  # the current directory may change before everything is read
         _refuse_special_files(self._path)
+        _check_aggregated(self._path)
         self._orbax = _import_orbax()
         self._leaves: list[tuple[tuple[Any, ...], Stored]] = []
         self._loaded: dict[int, Array] = {}
@@ -370,6 +385,7 @@ def _plain(value: Any, place: tuple[Any, ...]) -> Any:
 def _first_form(path: str) -> Any:
     """The tree of an item without _METADATA, read as a whole."""
     _refuse_special_files(path)
+    _check_aggregated(path)
     orbax = _import_orbax()
     with _translated(path):
         tree = orbax.PyTreeCheckpointer().restore(_path_of(path))
@@ -380,13 +396,6 @@ def _first_form(path: str) -> Any:
 
 
 def _plain_tree(tree: Any, place: tuple[Any, ...]) -> Any:
-    if len(place) > _DEEPEST:
-        raise UnsupportedError(
-            "the tree has too many levels",
-            key="/".join(map(str, place[:_MOST_SHOWN])),
-            expected=f"at most {_DEEPEST} levels",
-            remedy="load the directory with Orbax, and save the parts of the tree that are needed with milepost",
-        )
     if isinstance(tree, Mapping):
         return {name: _plain_tree(each, (*place, name)) for name, each in tree.items()}
     if isinstance(tree, (list, tuple)):

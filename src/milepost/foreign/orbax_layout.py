@@ -32,7 +32,7 @@ from milepost.storage import LOCAL_STORAGE
 TREE: Final = "_METADATA"
 STEP: Final = "_CHECKPOINT_METADATA"
 """The file in which a save of Orbax says when it began, and when it ended."""
-_AGGREGATED: Final = "checkpoint"
+AGGREGATED: Final = "checkpoint"
 JSON: Final = "metadata"
 METRICS: Final = "metrics"
 VERSION_1: Final = "orbax.checkpoint"
@@ -50,7 +50,7 @@ def looks_like(path: str) -> bool:
 
 def is_item(path: str) -> bool:
     """Whether a directory is an item of Orbax."""
-    return has_file(path, TREE) or _is_first_form(path)
+    return has_file(path, TREE) or has_aggregated(path)
 
 
 def is_step(path: str) -> bool:
@@ -145,8 +145,8 @@ def _steps(path: str) -> list[str]:
     return sorted(found, key=lambda name: (len(name), name))
 
 
-def _is_first_form(path: str) -> bool:
+def has_aggregated(path: str) -> bool:
     """Whether the file `checkpoint` of a directory is a map in MessagePack, and so not a state file."""
-    with contextlib.suppress(MilepostError), closing(LOCAL_STORAGE.open(os.path.join(path, _AGGREGATED))) as file:
+    with contextlib.suppress(MilepostError), closing(LOCAL_STORAGE.open(os.path.join(path, AGGREGATED))) as file:
         return file.read(0, min(file.size, 1)) in MAP_BEGINNINGS
     return False

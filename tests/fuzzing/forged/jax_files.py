@@ -108,6 +108,18 @@ def directory(name: str, description: dict[str, object] | bytes, chunks: dict[st
     return make
 
 
+def first_form(name: str, content: bytes) -> Make:
+    """An item of the first versions of Orbax, which is one file."""
+
+    def make(above: Path) -> Path:
+        path = above / name
+        path.mkdir()
+        (path / "checkpoint").write_bytes(content)
+        return path
+
+    return make
+
+
 def zarr(shape: list[int], chunks: list[int] | None = None, compressor: object = None, fill: object = None, dtype: str = "|u1") -> dict[str, object]:  # fmt: skip
     """The description of an array of zarr."""
     return {"zarr_format": 2, "shape": shape, "chunks": chunks or shape, "dtype": dtype, "compressor": compressor, "fill_value": fill, "filters": None, "order": "C", "dimension_separator": "."}  # fmt: skip
@@ -143,4 +155,7 @@ ORBAX: dict[str, Make] = {
     "generators of very many levels": directory("generators", zarr([1], fill=0), {}, files={"array_metadatas/process_0": b"[" * 40_000}),
     "a manifest that is none": directory("manifest", zarr([1], fill=0), {}, files={"manifest.ocdbt": b"\xff" * 1000}),
     "an aggregated file of very many levels": directory("aggregated", zarr([1], fill=0), {}, files={"checkpoint": b"\x81" + A + b"\x91" * 40_000}),
+    "an aggregated array of durations of no length": directory("durations", zarr([1], fill=0), {}, leaf={"value_type": "np.ndarray", "skip_deserialize": True}, files={"checkpoint": b"\x81" + A + array([1], bytes(8), b"m8[s/0]")}),
+    "an array of durations of no length, in the first form": first_form("durations_first", b"\x81" + A + array([1], bytes(8), b"m8[s/0]")),
+    "very many levels in the first form": first_form("levels_first", b"\x81" + A + b"\x91" * 40_000),
 }  # fmt: skip

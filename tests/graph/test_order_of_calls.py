@@ -227,6 +227,7 @@ def test_a_restore_that_removes_slot_variables(recorder):
     del names[walk]
     assert names[names.index("replace") :] == [
         "replace",
+        *("loads_saved",) * 4,
         *("before_make_slot", "drop_slot") * 2,
         *("on_restored",) * 4,
     ]
@@ -244,6 +245,7 @@ def test_a_deferred_restore(recorder, options):
         *("values", "has_slots", "slot", "before_make_slot", "make_slot", "values"),
         *("may_refuse", "may_refuse"),
         *("before_assign", "assign") * 2,
+        *("loads_saved", "loads_saved"),
         *("on_restored", "on_restored", "on_restored"),
     ]
     lines_of(calls, documented("deferred"))

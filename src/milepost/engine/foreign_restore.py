@@ -46,6 +46,7 @@ class Findings:
         notes: By key, where a value comes from that is not in the file itself.
         left_out: By key, functions that the file names and that the live object has itself.
         kept: Live objects that files of this age lack. They keep their values.
+        versions: As `GraphBuilder` has them.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class Findings:
         notes: Mapping[str, str],
         left_out: Mapping[str, str],
         kept: Sequence[Any],
+        versions: Mapping[int, Mapping[str, Any]],
     ) -> None:
+        self.versions = versions
         self.objects = objects
         self.notes = notes
         self.left_out = left_out
@@ -94,6 +97,9 @@ class ForeignRestoration(Restoration):
         super().__init__(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
         self._findings = findings
         self._optimizers = optimizers
+
+    def _versions(self, node: int) -> Mapping[str, Any] | None:
+        return self._findings.versions.get(node)
 
     def _holds_slots(self, node: int) -> bool:
         return node in self._optimizers
@@ -185,7 +191,13 @@ def foreign_restoration(
         reader,
         graph,
         options,
-        Findings(builder.objects, builder.notes, builder.left_out, [live.objects[number] for number in builder.kept]),
+        Findings(
+            builder.objects,
+            builder.notes,
+            builder.left_out,
+            [live.objects[number] for number in builder.kept],
+            builder.versions,
+        ),
         () if any(map(_STATE.search, names.away)) else builder.optimizers,
         rounds,
         translated,

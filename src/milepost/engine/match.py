@@ -92,6 +92,7 @@ class Match:
         takes: The objects that take values.
         deferred: The nodes whose objects do not exist yet.
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
+        adapted: The nodes of objects that give leaves values of other shapes than the saved ones have.
         unsaved: The live state of optimizers that the checkpoint does not have.
         stepped: The optimizers that may have other state that the checkpoint does not have.
         fresh: Identities of the slot variables that optimizers made for the match. They have no old values.
@@ -115,6 +116,7 @@ class Match:
     takes: list[Take] = field(default_factory=list)
     deferred: list[Deferred] = field(default_factory=list)
     made_slots: list[Callable[[], object]] = field(default_factory=list)
+    adapted: set[int] = field(default_factory=set)
     unsaved: list[Unsaved] = field(default_factory=list)
     stepped: Sequence[Any] = ()
     fresh: set[int] = field(default_factory=set)

@@ -10,7 +10,7 @@ from typing import Any
 
 from milepost.bundle import BundleReader
 from milepost.engine.check import check
-from milepost.engine.take import Take
+from milepost.engine.match import Match
 from milepost.engine.translation import Translation
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Value, adapter_of
@@ -23,7 +23,7 @@ from milepost.tensor import TensorSpec
 def check_reshaped(
     operation: Operation,
     reader: BundleReader,
-    takes: list[Take],
+    match: Match,
     holders: Iterable[Any],
     translation: Translation,
     graph: ObjectGraph,
@@ -33,7 +33,8 @@ def check_reshaped(
     Args:
         operation: As for `check`.
         reader: The open checkpoint.
-        takes: The values. Those of objects that are to get the saved shape are replaced by values of that shape.
+        match: The match. Values of objects that are to get the saved shape are replaced by values of that shape. Those that an object adapts to
+            the shape of its leaf are left to it.
         holders: The live objects of the match, those nearest to the root first.
         translation: As for `check`.
         graph: As for `check`.
@@ -46,14 +47,15 @@ def check_reshaped(
         CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
     """
     try:
-        return check(operation, reader, takes, translation, graph)
+        return check(operation, reader, match.takes, translation, graph)
     except MismatchError:
-        if not _reshape(reader, takes, holders):
+        if not _reshape(reader, match, holders):
             raise
-    return check(operation, reader, takes, translation, graph)
+    return check(operation, reader, match.takes, translation, graph)
 
 
-def _reshape(reader: BundleReader, takes: list[Take], holders: Iterable[Any]) -> bool:
+def _reshape(reader: BundleReader, match: Match, holders: Iterable[Any]) -> bool:
+    takes = match.takes
     misfits: dict[int, int] = {}
     saved: list[tuple[Any, TensorSpec]] = []
     for number, take in enumerate(takes):
@@ -63,15 +65,24 @@ def _reshape(reader: BundleReader, takes: list[Take], holders: Iterable[Any]) ->
                 misfits[id(take.obj)] = number
                 saved.append((take.obj, spec))
     accepted: set[int] = set()
+    adapted: set[int] = set()
+    nodes = {id(obj): node for node, obj in reversed(match.bindings.items())} if saved else {}
     for holder in holders if saved else ():
         adapter = adapter_of(holder)
         if adapter is not None and "reshaped" in adapter.overrides:
             accepted.update(map(id, adapter.reshaped(holder, saved)))
+            found = set(map(id, adapter.adapted(holder, saved))) - accepted - adapted
+            if found and id(holder) in nodes:
+                adapted |= found
+                match.adapted.add(nodes[id(holder)])
     for identity in accepted:
         take = takes[misfits[identity]]
         values = [(_of_shape(value, reader.spec(key)), key) for value, key in take.values]
         takes[misfits[identity]] = take._replace(values=values)
-    return bool(accepted)
+    for identity in adapted:
+        del match.bindings[takes[misfits[identity]].node]
+    match.takes = [take for take in takes if id(take.obj) not in adapted]
+    return bool(accepted or adapted)
 
 
 def _of_shape(value: Value, saved: TensorSpec) -> Value:

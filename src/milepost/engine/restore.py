@@ -33,6 +33,7 @@ from milepost.engine.identity import last_restore
 from milepost.engine.match import Match
 from milepost.engine.matched_restore import MatchedRestore
 from milepost.engine.options import CheckpointOptions
+from milepost.engine.own_loading import load_by_own_code, noted_versions
 from milepost.engine.progress import Reporter, reporting
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.reshaped import check_reshaped
@@ -44,6 +45,7 @@ from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.omissions import is_at_or_below
+from milepost.graph.traversal import walk
 
 if TYPE_CHECKING:
     from milepost.engine.together.rounds import Rounds
@@ -186,6 +188,18 @@ class Restoration(MatchedRestore):
         match.unsaved = [each for each in match.unsaved if id(each.variable) in bound]
         return self._run(operation, match, pause).get(id(child), child)
 
+    def _versions(self, node: int) -> Mapping[str, Any] | None:
+        """What was noted of the saved object of a node and of those below it; see `SavedState.versions`."""
+        return noted_versions(self.graph, node)
+
+    def _kept(self, operation: Operation) -> Collection[int]:
+        """The identities of the live objects that the arguments leave alone."""
+        translation = self._translated.translation
+        if not (translation.selects or translation.kept):
+            return ()
+        live = walk(operation, slots=False)
+        return {id(obj) for obj, path in zip(live.objects, live.paths, strict=True) if translation.leaves_alone(path)}
+
     def _holds_slots(self, node: int) -> bool:
         """Whether the file has all slot variables that a saved optimizer had."""
         return True
@@ -263,9 +277,7 @@ class Restoration(MatchedRestore):
             if isinstance(self.reader, CastingReader):
                 cast(self.reader, match.takes, self._translated.translation)
             holders = match.holders() if match.copies else list(match.bindings.values())
-            size = check_reshaped(
-                operation, self.reader, match.takes, holders, self._translated.translation, self.graph
-            )
+            size = check_reshaped(operation, self.reader, match, holders, self._translated.translation, self.graph)
             if self._translated.variables:
                 check_variables(operation, self.reader, match.bindings, self._translated)
             if pause is not None and size > QUICK:
@@ -276,6 +288,9 @@ class Restoration(MatchedRestore):
             successors = deliver(
                 operation, self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first
             )
+            if len(match.bindings) > 1 or match.deferred:
+                kept = partial(self._kept, operation)
+                load_by_own_code(self.reader, self.graph, match, self._bound, undo, self._versions, kept)
             if match.unsaved:
                 remove(match.unsaved, undo)
             takers = [take.obj for take in match.takes]
@@ -362,7 +377,7 @@ class Restoration(MatchedRestore):
                 if isinstance(self.reader, CastingReader):
                     cast(self.reader, match.takes, self._translated.translation)
                 holders = match.holders()
-                check_reshaped(operation, self.reader, match.takes, holders, self._translated.translation, self.graph)
+                check_reshaped(operation, self.reader, match, holders, self._translated.translation, self.graph)
             except MismatchError as error:
                 misfits = error.report
             return self._report_before(misfits, match, operation)
@@ -381,9 +396,7 @@ class Restoration(MatchedRestore):
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
         try:
-            check_reshaped(
-                operation, self.reader, match.takes, match.holders(), self._translated.translation, self.graph
-            )
+            check_reshaped(operation, self.reader, match, match.holders(), self._translated.translation, self.graph)
         finally:
             match.undo()
         return [
@@ -406,9 +419,7 @@ class Restoration(MatchedRestore):
         try:
             if isinstance(self.reader, CastingReader):
                 cast(self.reader, match.takes, self._translated.translation)
-            check_reshaped(
-                operation, self.reader, match.takes, match.holders(), self._translated.translation, self.graph
-            )
+            check_reshaped(operation, self.reader, match, match.holders(), self._translated.translation, self.graph)
         except MismatchError as error:
             return [(entry, objects[entry.key]) for entry in error.report]
         finally:

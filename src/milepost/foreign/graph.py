@@ -111,6 +111,7 @@ class GraphBuilder:
         left_out: By key, functions that the file names in the state of a scheduler. The live scheduler has them itself.
         kept: Numbers of live objects that keep their values although the file has none, as in PyTorch.
         optimizers: The nodes of optimizers of PyTorch, and of their groups.
+        versions: By node, what PyTorch has noted of modules, such as the versions of their classes, by their names below it.
         slots: The paths of slot variables but for their names, by the key of the state of their parameter.
     """
 
@@ -137,6 +138,7 @@ class GraphBuilder:
         self.kept: list[int] = []
         self.optimizers: set[int] = set()
         self.slots: dict[str, str] = {}
+        self.versions: dict[int, Mapping[str, Any]] = {}
         self.left_out: dict[str, str] = {}
         self._numbers = {id(obj): number for number, obj in enumerate(live.objects)}
         self._parents: dict[int, tuple[int, str]] = {}
@@ -191,6 +193,8 @@ class GraphBuilder:
         node = self._new(live)
         adapter = None if live is None else self._live.adapters[live]
         item = self._without_levels(item, live, adapter)
+        if self._reader.packs and adapter is not None and "loads_saved" in adapter.overrides:
+            self.versions[node] = self._versions_of(item)
         keras = self._reader.keras
         if keras is not None and live is not None and item.children:
             found = variables_of(keras, item, self._live.objects[live], may_lack=self._may_lack)
@@ -433,6 +437,24 @@ class GraphBuilder:
         version = noted.get("version") if isinstance(noted, Mapping) else None
         if not isinstance(version, int) or version < _BATCHES_SINCE:
             self.kept.append(edges[_BATCHES])
+
+    def _versions_of(self, item: Item) -> Mapping[str, Any]:
+        """What the file has noted of a module and of those in it, by their names."""
+        state = item if isinstance(item.value, Mapping) else self._state_dict
+        noted = getattr(state.value, METADATA, None)
+        if not isinstance(noted, Mapping):
+            return {}
+        names, below = [], item
+        while below.children and state is not item:
+            name, below = next(iter(below.children.items()))
+            names.append(name)
+        path = below.key.removeprefix(state.key).removeprefix("/")
+        prefix = path.removesuffix(".".join(names)).removesuffix(".")
+        return {
+            name.removeprefix(prefix).removeprefix("."): each
+            for name, each in noted.items()
+            if isinstance(name, str) and (not prefix or name == prefix or name.startswith(f"{prefix}."))
+        }
 
     def _without_functions(self, item: Item, live: int) -> Item:
         """The state of a scheduler without functions of its class, which older versions of PyTorch wrote."""

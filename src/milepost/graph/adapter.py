@@ -64,6 +64,7 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     - the check of all bytes, which calls nothing; so far no value has changed
     - each of these objects, those that may refuse first: ``before_assign``, ``assign``
     - the holders, if anything has got a successor: ``children``, ``replace``
+    - each object of the match, nearest first: ``loads_saved``
     - each slot variable that is removed: ``before_make_slot``, ``drop_slot``
     - each value that is deferred for a child or slot variable, its holder: ``on_deferred``
     - each object of the match, nearest first: ``on_restored``
@@ -102,8 +103,8 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     instead of ``make_slot``, if one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and
     ``new_array`` wherever milepost looks for arrays in lists and dicts; ``of_first_process`` for each object before its
     values, in a save of several processes; ``converted`` for each object that was restored, before an optimizer that
-    comes later; ``reshaped`` for each object of the match, after the check, if a saved shape does not fit; the first four lines of
-    a save, if ``removable_slots`` has listed any that the checkpoint does not have.
+    comes later; ``reshaped`` and ``adapted`` for each object of the match, after the check, if a saved shape does not fit;
+    ``load_saved`` where ``loads_saved`` was true, directly after it; the first four lines of a save, if ``removable_slots`` has listed any that the checkpoint does not have.
 
     Example:
         >>> import milepost, numpy as np

@@ -156,8 +156,19 @@ def own_part(module: Any) -> Part:
     return Part(module, own_state, _load, f"the state_dict() of a {type(module).__name__}")
 
 
+def may_convert(module: Any) -> bool:
+    """Whether a class, its hooks or PyTorch itself may do something else than copy values, when a module loads another state than it would save."""
+    kind = type(module)
+    return bool(
+        kind.load_state_dict is not torch.nn.Module.load_state_dict
+        or kind._load_from_state_dict is not load_from_state_dict
+        or "load_state_dict" in vars(module)
+        or getattr(module, "_load_state_dict_pre_hooks", None)
+    )
+
+
 def overrides_loading(module: Any) -> bool:
-    """Whether loading the state of a module may do something else than copy values."""
+    """Whether loading the state of a module may do something else than copy values, for a class or hooks that are not PyTorch's."""
     kind = type(module)
     return bool(
         kind.load_state_dict is not torch.nn.Module.load_state_dict
@@ -170,13 +181,21 @@ def overrides_loading(module: Any) -> bool:
 
 def load_again(module: Any) -> None:
     """Makes a module load the values that it holds already, so that its class and its hooks do what they do on loading."""
-    members = list(module.modules())
-    if any(deferred_on(each) for each in members):
-        return
-    if any(isinstance(each, UninitializedTensorMixin) for each in (*module.parameters(), *module.buffers())):
-        return
+    if is_complete(module):
+        module.load_state_dict(account_to_load(module))
+
+
+def is_complete(module: Any) -> bool:
+    """Whether a module can load a whole state, because nothing in it is to be made later."""
+    if any(deferred_on(each) for each in module.modules()):
+        return False
+    return not any(isinstance(each, UninitializedTensorMixin) for each in (*module.parameters(), *module.buffers()))
+
+
+def account_to_load(module: Any) -> Any:
+    """The ``state_dict`` of a module with the values that it holds, before its code that saves changes any of them."""
     kept = {}
-    if any(overrides_saving(each) for each in members):
+    if any(overrides_saving(each) for each in module.modules()):
         # The code that saves may write into the restored tensors.
         kept = {
             key: (found.tensor, found.tensor.detach().clone())
@@ -187,7 +206,7 @@ def load_again(module: Any) -> None:
     for key, (tensor, value) in kept.items():
         if key in account and _is_the_same(account[key], tensor):
             account[key] = value
-    module.load_state_dict(account)
+    return account
 
 
 def _load(module: Any, state: Mapping[str, Any]) -> None:

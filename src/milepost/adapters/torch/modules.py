@@ -19,6 +19,7 @@ from milepost.adapters.torch.accounts import (
     has_extra_state,
     layers,
     load_again,
+    may_convert,
     overrides_loading,
     overrides_saving,
     own_part,
@@ -29,14 +30,16 @@ from milepost.adapters.torch.accounts import (
 from milepost.adapters.torch.data_parallel import broadcast_buffers, put_shards_back
 from milepost.adapters.torch.hooks import watch_module
 from milepost.adapters.torch.local_shards import is_dtensor
+from milepost.adapters.torch.older_states import load_saved
 from milepost.adapters.torch.private import UninitializedTensorMixin
 from milepost.adapters.torch.refused import has_sharded, sharded_omission
-from milepost.adapters.torch.reshaping import reshaped_by
+from milepost.adapters.torch.reshaping import adapted_by, reshaped_by
 from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, Array, adapter_of_type, register
 from milepost.graph.all_names import named
+from milepost.graph.contract.matching import LoadedState, SavedState
 from milepost.graph.keys import EXTRA_STATE, STATE_DICT
 from milepost.graph.omissions import Accounted, Omission
 from milepost.tensor import TensorSpec
@@ -100,6 +103,17 @@ class ModuleAdapter(Adapter):
     def reshaped(self, obj: Any, saved: Sequence[tuple[Any, TensorSpec]]) -> Collection[Any]:
         module = unwrapped(obj)
         return () if has_sharded(module) else reshaped_by(module, saved)
+
+    def adapted(self, obj: Any, saved: Sequence[tuple[Any, TensorSpec]]) -> Collection[Any]:
+        module = unwrapped(obj)
+        return () if has_sharded(module) else adapted_by(module, saved)
+
+    def loads_saved(self, obj: Any) -> bool:
+        return may_convert(unwrapped(obj))
+
+    def load_saved(self, obj: Any, saved: SavedState) -> LoadedState | None:
+        module = unwrapped(obj)
+        return None if has_sharded(module) else load_saved(module, saved)
 
     def exchanged(self, obj: Any) -> Collection[str]:
         return [name for name, _ in unwrapped(obj)._buffers.items()]  # in a scripted module, this is not a dict

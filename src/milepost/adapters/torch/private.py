@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 __all__ = [
     "ATTRIBUTES",
+    "VERSIONS",
     "UninitializedTensorMixin",
     "default_store",
     "has_gathered_parameters",
@@ -43,6 +44,9 @@ save_to_state_dict: Final[Any] = torch.nn.Module._save_to_state_dict
 
 load_from_state_dict: Final[Any] = torch.nn.Module._load_from_state_dict
 """Overridden by classes that load more, or in another way."""
+
+VERSIONS: Final = "_metadata"
+"""The attribute of a ``state_dict`` with the versions of the classes of modules."""
 
 per_tensor_tensor: Callable[..., torch.Tensor] = torch._make_per_tensor_quantized_tensor
 """Makes a quantized tensor from its integers; the public function takes real numbers and rounds them."""

@@ -7,15 +7,14 @@ loads tensors of the saved shapes. A tensor that has its saved shape after that 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import torch
 
-from milepost.adapters.torch.accounts import registered_tensors
+from milepost.adapters.torch.accounts import may_convert, registered_tensors
 from milepost.adapters.torch.local_shards import ORDINARY
-from milepost.adapters.torch.private import load_from_state_dict
 from milepost.tensor import TensorSpec
 
 
@@ -26,31 +25,46 @@ def reshaped_by(module: Any, saved: Sequence[tuple[Any, TensorSpec]]) -> Collect
         module: The module.
         saved: Tensors, each with a saved element type and shape.
     """
+    return [each for each, spec, shape in _tried(module, saved) if shape == spec.shape]
+
+
+def adapted_by(module: Any, saved: Sequence[tuple[Any, TensorSpec]]) -> Collection[Any]:
+    """The tensors in a module that keep their shapes when it loads values of the saved shapes, because it adapts these.
+
+    PyTorch itself takes one number with a dimension for one without.
+
+    Args:
+        module: The module.
+        saved: As for `reshaped_by`.
+    """
+    own = {id(each) for each in (*module._parameters.values(), *module._buffers.values())}
+    numbers = [each for each, spec in saved if id(each) in own and not each.ndim and spec.shape == (1,)]
+    return [*numbers, *(each for each, _, shape in _tried(module, saved) if shape == each.shape)]
+
+
+def _tried(module: Any, saved: Sequence[tuple[Any, TensorSpec]]) -> Iterator[tuple[Any, TensorSpec, Any]]:
+    """Tensors in a module, each with the saved element type and shape, and the shape that it has when a copy of the module has loaded these. A tensor
+    that has kept its shape is left out if the copy could not load them."""
     members = list(module.modules())
-    if not any(_may_reshape(each) for each in members) or any(_cannot_be_copied(each) for each in members):
-        return ()
+    if not any(may_convert(each) for each in members) or any(_cannot_be_copied(each) for each in members):
+        return
     names = {id(tensor): key for key, tensor in registered_tensors(module).items()}
     wanted = {names[id(each)]: (each, spec) for each, spec in saved if id(each) in names and type(each) in ORDINARY}
     if not wanted:
-        return ()
+        return
+    is_loaded = False
+    after: dict[str, Any] = {}
     with torch.device("meta"), torch.no_grad(), suppress(Exception):  # the module's own code may raise any error
         tried = _copy_without_values(module)
         state = tried.state_dict()
         state.update({key: torch.empty(spec.shape, dtype=each.dtype) for key, (each, spec) in wanted.items()})
         with suppress(Exception):  # which tensors it has reshaped shows afterwards
             tried.load_state_dict(state)
+            is_loaded = True
         after = registered_tensors(tried)
-        return [each for key, (each, spec) in wanted.items() if key in after and after[key].shape == spec.shape]
-    return ()
-
-
-def _may_reshape(module: Any) -> bool:
-    kind = type(module)
-    return bool(
-        kind.load_state_dict is not torch.nn.Module.load_state_dict
-        or kind._load_from_state_dict is not load_from_state_dict
-        or getattr(module, "_load_state_dict_pre_hooks", None)
-    )
+    for key, (each, spec) in wanted.items():
+        if key in after and (is_loaded or after[key].shape != each.shape):
+            yield each, spec, after[key].shape
 
 
 def _cannot_be_copied(module: Any) -> bool:

@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from milepost.graph.contract.values import Array
 from milepost.tensor import TensorSpec
+
+
+class SavedState(NamedTuple):
+    """What was saved for an object that loads its state by code of its own, besides what its leaves have taken.
+
+    Attributes:
+        others: The saved values that no leaf has taken, by their names, whose levels are separated by dots.
+        versions: What a framework has noted of each saved object, such as the version of its class, by the same names; None if that is not known.
+        restored: The identities of the live leaves that have taken values.
+        kept: The identities of the leaves that are to keep their values, because the program has asked for that.
+        undo: Takes a function that puts back what `Matching.load_saved` is about to change.
+    """
+
+    others: Mapping[str, Array]
+    versions: Mapping[str, Any] | None
+    restored: Collection[int]
+    kept: Collection[int]
+    undo: Callable[[Callable[[], object]], object]
+
+
+class LoadedState(NamedTuple):
+    """What an object has loaded by code of its own.
+
+    Attributes:
+        taken: The names of `SavedState.others` that it has taken.
+        filled: The leaves without saved values that have got values.
+    """
+
+    taken: Collection[str]
+    filled: Collection[Any]
 
 
 class Matching:
@@ -64,6 +94,34 @@ class Matching:
             saved: The leaves of the whole restore whose shapes differ, each with the saved element type and shape.
         """
         return ()
+
+    def adapted(self, obj: Any, saved: Sequence[tuple[Any, TensorSpec]]) -> Collection[Any]:
+        """The leaves below ``obj`` that `load_saved` gives values of the shapes that they have, although the saved ones have others. It must
+        change nothing.
+
+        Args:
+            obj: The object.
+            saved: As for `reshaped`.
+        """
+        return ()
+
+    def loads_saved(self, obj: Any) -> bool:
+        """Whether `load_saved` may do something with what was saved for ``obj``. It must take no more than a few steps."""
+        return False
+
+    def load_saved(self, obj: Any, saved: SavedState) -> LoadedState | None:
+        """Makes ``obj`` load what was saved for it by code of its own, which may rename, convert or fuse values of older versions.
+
+        It is called when the leaves below ``obj`` have the values that were saved under their names.
+
+        Args:
+            obj: The object.
+            saved: What else is known of the saved object.
+
+        Returns:
+            What it has loaded; None if it has nothing to do.
+        """
+        return None
 
     def exchanged(self, obj: Any) -> Collection[str]:
         """Names of children that the object replaces when it runs, such as buffers.

@@ -9,6 +9,7 @@ Source of the rules: TensorFlow 2.21, observed.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -93,6 +94,7 @@ class Match:
         deferred: The nodes whose objects do not exist yet.
         made_slots: Functions that remove the slot variables that optimizers made, or shared, for the match.
         adapted: The nodes of objects that give leaves values of other shapes than the saved ones have.
+        filled: Live objects for which nothing was saved, and which another object has given values when it loaded its state.
         unsaved: The live state of optimizers that the checkpoint does not have.
         stepped: The optimizers that may have other state that the checkpoint does not have.
         fresh: Identities of the slot variables that optimizers made for the match. They have no old values.
@@ -117,6 +119,7 @@ class Match:
     deferred: list[Deferred] = field(default_factory=list)
     made_slots: list[Callable[[], object]] = field(default_factory=list)
     adapted: set[int] = field(default_factory=set)
+    filled: list[Any] = field(default_factory=list)
     unsaved: list[Unsaved] = field(default_factory=list)
     stepped: Sequence[Any] = ()
     fresh: set[int] = field(default_factory=set)
@@ -198,6 +201,8 @@ class Matcher:
             self._match_below(operation, match, node, obj, attached)
             if match.copies:
                 self._match_copies(operation, match)
+            if match.contradicted:
+                self._prefer_last(operation, match)
             if not self._skip_slots:
                 if len(match.bindings) > 1:  # a variable that was made after the restore is no optimizer
                     self._find_unsaved(operation, match)
@@ -412,6 +417,48 @@ class Matcher:
         if lost:
             match.unused[node] = lost
             match.contradicted[node] = first
+
+    def _prefer_last(self, operation: Operation, match: Match) -> None:
+        """Lets an object that several nodes have other values for take those of the last name by which a module lists it, as PyTorch does."""
+        places = self._places_in_modules(operation, match)
+        others: dict[int, list[int]] = {}
+        for node, first in match.contradicted.items():
+            if node in places and first in places:
+                others.setdefault(first, []).append(node)
+        takes = {take.node: number for number, take in enumerate(match.takes)} if others else {}
+        for first, nodes in others.items():
+            last = max(nodes, key=places.__getitem__)
+            number = takes.get(first)
+            if number is None or places[last] < places[first]:
+                continue
+            take, saved = match.takes[number], self._nodes[last]
+            keys = {unescape(value.name): value.key for value in saved.values}
+            if {value.name for value, _ in take.values} != keys.keys():
+                continue
+            new = Take(last, take.obj, take.adapter, [(value, keys[value.name]) for value, _ in take.values])
+            match.takes[number] = self._with_hints(new, saved) if saved.hints else new
+            match.unused[first] = match.unused.pop(last)
+            match.contradicted |= dict.fromkeys([first, *nodes], last)
+            del match.contradicted[last]
+
+    def _places_in_modules(self, operation: Operation, match: Match) -> dict[int, int]:
+        """The nodes that modules list, each with its place in the order in which PyTorch loads them. Of several places, the last counts."""
+        places: dict[int, int] = {}
+        numbers = itertools.count()
+        pending, opened = [next(iter(match.bindings))], set[int]()
+        while pending:
+            node = pending.pop()
+            obj = match.bindings[node]
+            adapter = adapter_during(operation, obj)
+            if adapter is None or node in opened or adapter.leaf:
+                continue
+            opened.add(node)
+            children = dict(self._nodes[node].children)
+            live = [children[name] for name, _ in live_children(operation, adapter, obj) if name in children]
+            if "loads_saved" in adapter.overrides:
+                places |= zip(live, numbers, strict=False)
+            pending += [child for child in reversed(live) if child in match.bindings]
+        return places
 
     def _are_equal(self, key: str, other: str) -> bool:
         return not (key in self._reader and other in self._reader) or are_equal(self._reader, key, other)

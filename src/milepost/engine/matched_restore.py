@@ -55,6 +55,7 @@ from milepost.tensor import TensorSpec
 OWN: Final = frozenset({SAVE_COUNTER})
 """Names below the root that only milepost's checkpoints have, since milepost adds them itself."""
 _NONE: Final[frozenset[str]] = frozenset()
+_FILLED: Final = "not in the file under this name; the object above it has given it a value when it loaded its state"
 _EMPTY: Final = str(SPEC_OF_NONE)
 
 
@@ -98,6 +99,7 @@ class MatchedRestore(WatchedRestore):
         self._bound = Bindings(self.uid)
         self._unused: dict[int, frozenset[str]] = {}
         self._contradicted: dict[int, int] = {}
+        self._filled: dict[int, Reference] = {}
         self._missing: dict[int, frozenset[str]] = {}
         self._lacking: dict[int, Reference] = {}
         self._stayed: dict[int, Reference] = {}
@@ -233,6 +235,8 @@ class MatchedRestore(WatchedRestore):
             self._missing[node] = frozenset(missing)
         for obj in match.lacking:
             self._lacking[id(obj)] = reference_to(obj)
+        for obj in match.filled:
+            self._filled[id(obj)] = reference_to(obj)
         self._contradicted.update(match.contradicted)
 
     def _forget(
@@ -257,6 +261,8 @@ class MatchedRestore(WatchedRestore):
             self._missing.pop(node, None)
         for obj in match.lacking:
             self._lacking.pop(id(obj), None)
+        for obj in match.filled:
+            self._filled.pop(id(obj), None)
 
     def report(self, operation: Operation) -> Report:
         """A report of every saved value, and of every live value reachable from the root of the operation now."""
@@ -403,12 +409,22 @@ class MatchedRestore(WatchedRestore):
                     saved = type(obj) is CheckedLeaf or (plain if isinstance(obj, Place) else skipped_too)
                     skipped = not saved and (value.skipped_by_tensorflow or number in live.skipped_by_tensorflow)
                     note = "TensorFlow saves no such values" if skipped else STAYED if self._is_stayed(obj) else ""
-                    entries.append(Entry(Outcome.MISSING, key, "", live_spec(operation, value, obj), note, skipped))
+                    outcome = Outcome.MISSING
+                    if self._is_filled(obj):
+                        if only_unrestored:
+                            continue
+                        outcome, note = Outcome.MATCHED, _FILLED
+                    entries.append(Entry(outcome, key, "", live_spec(operation, value, obj), note, skipped))
         return entries
 
     def _is_stayed(self, obj: Any) -> bool:
         """Whether this is state of an optimizer that existed at the restore, and that nothing was saved for."""
         reference = self._stayed.get(id(obj))
+        return reference is not None and reference() is obj
+
+    def _is_filled(self, obj: Any) -> bool:
+        """Whether another object has given this one a value when it loaded its state, though nothing was saved for it."""
+        reference = self._filled.get(id(obj))
         return reference is not None and reference() is obj
 
     def _is_lacking(self, obj: Any) -> bool:

@@ -66,11 +66,9 @@ def load_by_own_code(
             continue
         loaded |= _below(graph, node)
         bindings.update((others[name], obj) for name in found.taken)
-        match.copies += [(node, leaf) for leaf in found.filled]
+        match.filled += found.filled
         restored.update(map(id, found.filled))
     if loaded:
-        filled = {id(leaf) for _, leaf in match.copies}
-        match.missing = {each: names for each, names in match.missing.items() if id(bindings[each]) not in filled}
         match.deferred = [each for each in match.deferred if not _is_taken(graph, match, each.node)]
 
 

@@ -6,7 +6,7 @@ Names are followed through the file and the live objects side by side, because o
 - ``value`` below an `nnx.Variable` is the variable.
 - An object whose state is plain data takes everything below its name at once.
 - A plain number is converted to the element type of the live value, if that has an equal number.
-- A live object with several names, such as a tied weight, may be one tensor in the file, or several tensors with equal bytes.
+- A live object with several names, such as a tied weight, may be one tensor in the file, or several.
 - ``weight_g`` and ``weight_v`` are the former names of ``parametrizations.weight.original0`` and ``original1``.
 - In a file of Keras, the values of an object belong to the variables that Keras itself would assign them to; see `keras_variables`.
 - The state of a PyTorch optimizer belongs to the parameters at the same positions, or of the same names; see `optimizers`.
@@ -131,7 +131,6 @@ class GraphBuilder:
         """The keys of weights of tokens, which are added with the vocabularies, and of what objects load by code of their own."""
         self._may_lack = False
         """Whether live objects may lack variables of a file of Keras."""
-        self._taken: dict[int, Stored] = {}
         self._optimizers: list[tuple[int, int, Item]] = []
         self.objects: dict[int, HeldObject] = {}
         self.notes: dict[str, str] = {}
@@ -268,9 +267,7 @@ class GraphBuilder:
             if self._ignores is not None and live_child is not None and self._ignores(self._live.paths[live_child]):
                 self.ignored += [each.key for each in walked(child) if each.is_leaf]
                 continue
-            added = self._add(child, live_child)
-            if not self._contradicts(child, live_child):
-                self._drafts[node].children[name] = added
+            self._drafts[node].children[name] = self._add(child, live_child)
         self._state_dict = above
 
     def _steps(self, name: str, live: int) -> list[tuple[str, int]]:
@@ -293,9 +290,7 @@ class GraphBuilder:
             if name not in children:
                 children[name] = self._new(number)
             node = children[name]
-        added = self._add(item, live)
-        if not self._contradicts(item, live):
-            self._drafts[node].children[last] = added
+        self._drafts[node].children[last] = self._add(item, live)
 
     def _add_with_dots(self, node: int, item: Item, edges: Mapping[str, int]) -> None:
         """Adds the items for which the live object has an edge whose name has dots, as the key of a dict may. In a file of PyTorch, dots separate names."""
@@ -483,12 +478,6 @@ class GraphBuilder:
             seen.update(new)
             below += new
         return False
-
-    def _contradicts(self, item: Item, live: int | None) -> bool:
-        """Whether the file has another tensor for the same live object, under another name. The first is used, and this is left over."""
-        if live is None or not isinstance(item.value, Stored):
-            return False
-        return not self._reader.are_equal(item.value, self._taken.setdefault(live, item.value))
 
     def _live_child(self, name: str, edges: Mapping[str, int], live: int | None) -> int | None:
         if live is not None and name not in edges:

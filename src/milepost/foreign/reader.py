@@ -169,8 +169,11 @@ class ForeignReader:
             self._plain[key] = value
         self._listing = self._catalogue = None  # which do not have it
 
-    def are_equal(self, first: Stored, second: Stored) -> bool:
-        """Whether two tensors have the same bytes. They are compared in chunks if they can be read so."""
+    def has_equal(self, key: str, other: str) -> bool | None:
+        """Whether two tensors have the same bytes. They are compared in chunks if they can be read so. None if one is a plain value."""
+        first, second = self._stored.get(key), self._stored.get(other)
+        if first is None or second is None:
+            return None
         if first is second:
             return True
         if first.spec != second.spec:

@@ -96,6 +96,35 @@ def test_tied_weights_are_found_through_the_name_that_was_not_first(tmp_path):
     assert torch.equal(fresh["b"].weight, net["a"].weight)
 
 
+class Tied(nn.Module):  # type: ignore[name-defined]
+    """Has two names for one layer, and another one for its weight."""
+
+    def __init__(self, tied):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(2, 2))
+        self.again = self.inner if tied else nn.Sequential(nn.Linear(2, 2))
+        self.z = nn.Linear(2, 2)
+        if tied:
+            self.z.weight = self.inner[0].weight
+
+
+@pytest.mark.parametrize("kind", ["pt", "safetensors", "checkpoint"])
+def test_a_tied_model_takes_the_last_of_values_that_differ_as_load_state_dict_does(tmp_path, kind):
+    model, tied, loaded = Tied(tied=False), Tied(tied=True), Tied(tied=True)
+    path = tmp_path / f"m.{kind}"
+    if kind == "pt":
+        torch.save(model.state_dict(), path)
+    elif kind == "safetensors":
+        pytest.importorskip("safetensors.torch").save_file(model.state_dict(), path)
+    else:
+        path = milepost.save_weights(model, path)
+    loaded.load_state_dict(model.state_dict())
+    status = milepost.load_weights(tied, path)
+    assert all(map(torch.equal, tied.state_dict().values(), loaded.state_dict().values()))
+    with pytest.raises(AssertionError, match=r"inner.0.weight.*took the value of z.weight"):
+        status.assert_consumed()
+
+
 def test_a_buffer_that_forward_exchanges_stays_restored(tmp_path):
     class Counting(nn.Module):
         def __init__(self):

@@ -352,9 +352,9 @@ class TestTensors:
             (torch.ones(2).to_sparse(), "a sparse tensor"),
             (torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "a quantised tensor"),
             (torch.ones(2, device="meta"), "a tensor of the meta device"),
-            (torch.ones(2, dtype=torch.complex64).conj(), "the conjugates"),
+            (torch._neg_view(torch.arange(2)), "in a way that milepost does not know"),
         ],
-        ids=["sparse", "quantised", "meta", "conjugate"],
+        ids=["sparse", "quantised", "meta", "negated integers"],
     )
     # PyTorch says of some kinds that they are new or deprecated.
     @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -364,6 +364,22 @@ class TestTensors:
             milepost.load_variable(path, "it")
         assert caught.value.key == "it"
         assert milepost.load_variable(path, "plain").tolist() == [1.0, 1.0]
+
+    @pytest.mark.parametrize("zipped", [True, False])
+    @pytest.mark.parametrize(
+        "view",
+        [torch.conj, lambda x: x.mH, lambda x: x.conj().imag, lambda x: x.conj().imag.T, lambda x: x.conj()[1:, ::2]],
+        ids=["conj", "adjoint", "imag", "transposed imag", "slice"],
+    )
+    def test_views_that_are_conjugated_or_negated_are_read_as_they_are(self, tmp_path, view, zipped):
+        tensor = view(torch.randn(3, 4, dtype=torch.complex64))
+        path = saved(tmp_path, {"it": tensor}, _use_new_zipfile_serialization=zipped)
+        found = milepost.load(path, arrays="torch")["it"]
+        assert found.dtype == tensor.dtype
+        assert bits(found) == bits(tensor.resolve_conj().resolve_neg())
+        fresh = Buffers({"it": torch.zeros(tensor.shape, dtype=tensor.dtype)})
+        milepost.load_weights(fresh, path).assert_consumed()
+        assert bits(fresh.it) == bits(tensor.resolve_conj().resolve_neg())
 
     def test_a_lone_tensor_has_the_key_of_a_root_in_checkpoints(self, tmp_path):
         own = milepost.Checkpoint(milepost.Variable([1.0, 1.0])).write(tmp_path / "own")

@@ -22,6 +22,7 @@ from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import (
     DTYPES,
     TorchStorage,
+    flagged,
     tensor,
     tensors,
     unknown_storage,
@@ -196,8 +197,7 @@ def _refused(name: Name) -> str | None:
 def _tensor_v2(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> Any:
     if not isinstance(storage, TorchStorage):
         raise TypeError("a tensor without a storage")
-    _check_flags(rest[2] if len(rest) > 2 else None)
-    return tensor(storage, storage.dtype, offset, size, stride)
+    return _flagged(tensor(storage, storage.dtype, offset, size, stride), rest[2] if len(rest) > 2 else None)
 
 
 def _tensor_v3(
@@ -205,17 +205,12 @@ def _tensor_v3(
 ) -> Stored:
     if not isinstance(storage, TorchStorage) or not isinstance(dtype, Symbol):
         raise TypeError("a tensor without a storage, or without an element type")
-    _check_flags(rest[0] if rest else None)
-    return tensor(storage, dtype.name, offset, size, stride)
+    return _flagged(tensor(storage, dtype.name, offset, size, stride), rest[0] if rest else None)
 
 
-def _check_flags(flags: Any) -> None:
-    if isinstance(flags, dict) and any(flags.values()):
-        raise UnsupportedError(
-            "the values of this tensor are the conjugates or negatives of those in the file",
-            found=", ".join(f"{name!s:.40}" for name, value in flags.items() if value),
-            remedy="call resolve_conj() and resolve_neg() on it, and save the result",
-        )
+def _flagged(stored: Stored, flags: Any) -> Stored:
+    found = frozenset(f"{name!s:.40}" for name, value in flags.items() if value) if isinstance(flags, dict) else None
+    return flagged(stored, found) if found else stored
 
 
 def _parameter(data: Any, *rest: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -15,7 +16,7 @@ from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError
 from milepost.foreign.near_reads import NearReads
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_tensors import TorchStorage, View
+from milepost.foreign.torch_tensors import CONJUGATED, NEGATED, TorchStorage, View
 from milepost.storage import ReadableFile
 
 UNKNOWN: Final = 0
@@ -23,6 +24,10 @@ UNKNOWN: Final = 0
 
 _BLOCK: Final = 1 << 16
 """Bytes that are read at once to verify small records."""
+
+
+_SIGN: Final = -1 if sys.byteorder == "little" else 0
+"""The byte of a number in which its sign is, the highest bit."""
 
 
 class Record(NamedTuple):
@@ -129,7 +134,7 @@ class TorchStorages:
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
         """The file and the position of a tensor, if it is one run of bytes there as in memory; otherwise None."""
         view: View = tensor.place
-        if view.strides is not None or self._swapped:
+        if view.strides is not None or view.flags or self._swapped:
             return None
         return self.file, self.records[view.storage.key].offset + view.offset
 
@@ -147,7 +152,7 @@ class TorchStorages:
             spec,
             file=self.file,
             start=begin + offset,
-            is_run=[view.strides is None and not self._swapped for view in views],
+            is_run=[view.strides is None and not view.flags and not self._swapped for view in views],
         )
         checksum = np.where(found.size == size, crc, OF_MORE)
         return found._replace(checksum=np.where(crc == UNKNOWN, NO_CHECKSUM, checksum))
@@ -171,3 +176,10 @@ class TorchStorages:
             target.reshape((*shape, width))[...] = elements
         if self._swapped:
             swap_bytes(target, tensor.spec.dtype)
+        if view.flags:
+            parts = 2 if tensor.spec.dtype.name.startswith("complex") else 1
+            signs = target.reshape((-1, parts, tensor.spec.dtype.itemsize // parts))[..., _SIGN]
+            if NEGATED in view.flags:
+                signs ^= 0x80
+            if CONJUGATED in view.flags:
+                signs[:, 1] ^= 0x80

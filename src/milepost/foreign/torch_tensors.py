@@ -96,11 +96,38 @@ class View:
         storage: The storage.
         offset: The position of the first element, in bytes.
         strides: Bytes from one element to the next in each dimension; None if these are the usual ones, and the elements follow each other.
+        flags: `CONJUGATED`, `NEGATED`, both or neither.
     """
 
     storage: TorchStorage
     offset: int
     strides: tuple[int, ...] | None
+    flags: frozenset[str] = frozenset()
+
+
+CONJUGATED: Final = "conj"
+"""The flag of a tensor whose values are the conjugates of those in its storage."""
+NEGATED: Final = "neg"
+"""The flag of a tensor whose values are the negatives of those in its storage."""
+_SIGNED: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
+"""Real element types of which PyTorch makes views that are negated."""
+
+
+def flagged(stored: Stored, flags: frozenset[str]) -> Stored:
+    """A tensor whose values are the conjugates or negatives of those in its storage.
+
+    Raises:
+        UnsupportedError: It has another flag, or an element type for which PyTorch has none.
+    """
+    name = stored.spec.dtype.name
+    if not (flags <= {CONJUGATED, NEGATED} if name.startswith("complex") else flags <= {NEGATED} and name in _SIGNED):
+        raise UnsupportedError(
+            "the values of this tensor are computed from those in the file in a way that milepost does not know",
+            found=f"{', '.join(sorted(flags)):.200}, of {name}",
+            remedy="call resolve_conj() and resolve_neg() on it, and save the result",
+        )
+    view: View = stored.place
+    return Stored(stored.spec, View(view.storage, view.offset, view.strides, flags))
 
 
 def strides_of(stored: Stored) -> tuple[int, ...] | None:

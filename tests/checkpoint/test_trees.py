@@ -126,6 +126,20 @@ def test_an_object_restores_from_a_tree():
     assert (live.net.w.numpy().tolist(), live.step) == ([1, 1], 3)
 
 
+@pytest.mark.parametrize(
+    ("tree", "found"),
+    [
+        ([1, milepost.Variable(2)], {"0": 1, "1": 2}),
+        ((milepost.Variable(2),), {"0": 2}),
+        ([[milepost.Variable(2)]], {"0": {"0": 2}}),
+        (Point(milepost.Variable(2), 1), {"x": 2, "y": 1, "0": 2, "1": 1}),
+    ],
+    ids=["list", "tuple", "inside", "named tuple"],
+)
+def test_containers_of_objects_come_back_as_dicts(tmp_path, tree, found):
+    assert milepost.load(milepost.save(tmp_path / "c", {"it": tree})) == {"it": found}
+
+
 def test_objects_come_back_as_dicts_of_their_values():
     storage = MemoryStorage()
     options = milepost.CheckpointOptions(storage=storage)

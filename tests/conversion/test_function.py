@@ -156,3 +156,28 @@ def test_a_checkpoint_has_what_no_array_can_hold(tmp_path):
     assert not milepost.convert(tmp_path / "a.pt", tmp_path / "a").not_carried_over
     restored = milepost.load(tmp_path / "a")
     assert {name: restored[name] for name in NOT_ARRAYS} == NOT_ARRAYS
+
+
+@pytest.mark.parametrize("target", ["b.npz", "b"])
+def test_a_byte_order_that_a_file_does_not_keep_is_named(tmp_path, target):
+    np.savez(tmp_path / "a.npz", big=np.arange(3, dtype=">i2"), little=np.arange(3, dtype="<i2"))
+    done = milepost.convert(tmp_path / "a.npz", tmp_path / target)
+    assert done.not_carried_over == ["the byte order of arrays, which get that of this machine: big"]
+    assert milepost.load(tmp_path / target)["big"].tolist() == [0, 1, 2]
+
+
+def test_the_byte_order_of_a_checkpoint_is_kept_in_a_checkpoint_alone(tmp_path):
+    path = milepost.save(tmp_path / "a", {"big": np.arange(3, dtype=">i2"), "text": np.array(["a"])})
+    assert milepost.convert(path, tmp_path / "b", only="big").not_carried_over == []
+    assert milepost.load(tmp_path / "b")["big"].dtype.str == ">i2"
+    done = milepost.convert(path, tmp_path / "b.npz", only="big")
+    assert done.not_carried_over[-1] == "the byte order of arrays, which get that of this machine: big"
+
+
+@pytest.mark.parametrize("dtype", ["M8[s]", "m8[ns]"])
+def test_dates_and_durations_go_to_npz(tmp_path, dtype):
+    array = np.arange(3).astype(dtype)
+    milepost.convert(milepost.save(tmp_path / "a", {"when": array}), tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as found:
+        assert found["when"].dtype == array.dtype
+        assert found["when"].tolist() == array.tolist()

@@ -105,6 +105,12 @@ class ArrayAdapter(Adapter):
         return obj
 
 
+def is_swapped(hints: Mapping[str, Array]) -> bool:
+    """Whether an array of numbers had another byte order than that of this machine when it was saved."""
+    name = str(hints.get(DTYPE, ""))
+    return name[:1] in ("<", ">") and name[1:2] not in ("U", "S") and not np.dtype(name).isnative
+
+
 def as_hinted(array: Array, hints: Mapping[str, Array], padding: Padding) -> Array:
     """An array as it was when it was saved.
 

@@ -59,6 +59,7 @@ class Catalogue(NamedTuple):
         unread: The keys of those objects of which nothing is read.
         not_arrays: What no array can hold, and what is no object of a class, by key: ``None``, and the empty ``[]``, ``()`` and ``{}``. A checkpoint
             has a tensor for None, and its object graph says what is empty.
+        swapped: The keys of the tensors of another library that are read in the byte order that this machine does not have.
 
     Example:
         >>> from milepost.tensor import DType
@@ -84,6 +85,7 @@ class Catalogue(NamedTuple):
     objects: Mapping[str, str] = MappingProxyType({})
     unread: Collection[str] = ()
     not_arrays: Mapping[str, str] = MappingProxyType({})
+    swapped: Collection[str] = ()
 
     @classmethod
     def of(

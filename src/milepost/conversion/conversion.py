@@ -334,6 +334,11 @@ def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets
     if reader.origin.is_checkpoint and (to != CHECKPOINT or OBJECT_GRAPH not in reader):
         beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
         found += [what for key, what in beside if key in reader]
+    swapped = {tensor.key for tensor in export.tensors}.intersection(export.swapped)
+    if swapped and (to != CHECKPOINT or isinstance(reader, ForeignReader)):
+        found.append(
+            f"the byte order of arrays, which get that of this machine: {_listed(sorted(map(name_of, swapped)))}"
+        )
     if export.not_arrays and to != CHECKPOINT:
         found.append(f"what no array can hold, such as None: {_listed(export.not_arrays)}")
     return found

@@ -15,8 +15,9 @@ from milepost.bundle.memory import Array, bytes_of
 from milepost.errors import UnsupportedError
 from milepost.tensor import DType
 
-_PLAIN: Final = "biufcmM"
-"""The kinds of NumPy's own numbers and dates."""
+_NUMBERS: Final = "biufc"
+"""The kinds of NumPy's own numbers."""
+_DATES: Final = "mM"
 
 
 def has_type(dtype: DType) -> bool:
@@ -30,7 +31,7 @@ def has_type(dtype: DType) -> bool:
         dtype.numpy.type is np.void
     ):  # bytes without meaning, or a record; a type that NumPy lacks has one field of its name
         return dtype.numpy.names != (dtype.name,) and _is_latin1(dtype.name)
-    return dtype.numpy.kind in _PLAIN and dtype.numpy.isbuiltin == 1
+    return dtype.numpy.kind in _DATES or (dtype.numpy.kind in _NUMBERS and dtype.numpy.isbuiltin == 1)
 
 
 def _is_latin1(text: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from milepost.adapters.numpy import is_swapped
 from milepost.bundle import BundleReader
 from milepost.bundle.casting import is_real, loss
 from milepost.bundle.memory import Array
@@ -20,6 +21,7 @@ from milepost.conversion.states import State, states_in_file, states_of, tensor_
 from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.all_names import all_names, version_of
+from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE, escape
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.values import SPEC_OF_NONE
@@ -98,6 +100,7 @@ class Export:
         unwanted: The keys of those that the user leaves out.
         not_arrays: The keys of what no array can hold: None, and empty lists and dicts of a file of another library.
         versions: The versions of modules of PyTorch, by their names in the new file.
+        swapped: The keys of arrays of NumPy whose byte order is not that of this machine, which they get.
     """
 
     tensors: list[Exported] = field(default_factory=list)
@@ -105,6 +108,7 @@ class Export:
     unwanted: list[str] = field(default_factory=list)
     not_arrays: list[str] = field(default_factory=list)
     versions: dict[str, int] = field(default_factory=dict)
+    swapped: list[str] = field(default_factory=list)
 
 
 def planned(
@@ -141,6 +145,7 @@ def planned(
     export = planning.export
     graph = None
     planning.plan_objects()
+    export.swapped += reader.catalogue().swapped
     if names.knows_others or any(key.endswith(END_OF_STATE) for key in reader.keys()):  # noqa: SIM118 - a reader is not a mapping
         graph = read_object_graph(reader)
     if graph is not None:
@@ -230,6 +235,8 @@ class _Planning:
             for value in node.values if len(named) > 1 else ():
                 _, marker, local = value.key.partition(ATTRIBUTES)
                 self._others[value.key] = [f"{path}{marker}{local}" for path in named[1:]]
+            if node.hints and is_swapped(decode(node.hints)):
+                self.export.swapped += [value.key for value in node.values]
             version = version_of(node)
             if version is not None:
                 called = [name for path in named if (name := self._called(path)) is not None]

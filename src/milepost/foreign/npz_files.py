@@ -235,6 +235,10 @@ class NpzFile:
         place: Place = tensor.place
         return (self._file, place.start + place.form.length) if place.is_run else None
 
+    def is_swapped(self, tensor: Stored) -> bool:
+        place: Place = tensor.place
+        return place.form.swapped
+
     def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
         specs, spec = numbered(tensor.spec for tensor in tensors.values())
         places: list[Place] = [tensor.place for tensor in tensors.values()]

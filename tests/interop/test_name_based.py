@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, MismatchError, Module, NameBasedStatus, Variable
+from milepost import Checkpoint, MismatchError, Module, NameBasedStatus, Outcome, Variable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -123,3 +123,47 @@ def test_a_save_after_it_is_object_based_and_resumes(saved, tmp_path):
     again = Checkpoint(layer=layer())
     again.restore(path).assert_consumed()
     assert again.layer.w[1, 2] == 5
+
+
+@pytest.mark.parametrize("step", ["global_step", "step"])
+@pytest.mark.parametrize("argument", ["only", "ignore"])
+def test_names_in_the_file_and_paths_of_live_objects_select_alike(saved, argument, step):
+    live = Checkpoint(layer=layer(), step=Variable(0, np.int64, name="global_step"))
+    status = live.restore(saved, **{argument: step})
+    status.assert_consumed().assert_existing_objects_matched()
+    assert (int(live.step), float(live.layer.w[1, 2])) == ((7, 0) if argument == "only" else (0, 5))
+    outcomes = {entry.key: entry.outcome for entry in status.report() if entry.saved}
+    assert outcomes["dense/kernel"] is (Outcome.IGNORED if argument == "only" else Outcome.MATCHED)
+    assert outcomes["global_step"] is (Outcome.MATCHED if argument == "only" else Outcome.IGNORED)
+
+
+def test_a_path_selects_an_object_that_is_attached_later(saved):
+    live = Checkpoint()
+    with pytest.warns(milepost.UnrestoredWarning, match="layer/w"):
+        live.restore(saved, only="layer/w").expect_partial()
+    live.layer = layer()
+    assert live.layer.w[1, 2] == 5
+    assert not np.asarray(live.layer.b).any()
+
+
+@pytest.mark.parametrize("step", ["global_step", "step"])
+def test_names_and_paths_cast_alike(saved, step):
+    live = Checkpoint(step=Variable(0, np.int32, name="global_step"))
+    live.restore(saved, cast=step).assert_consumed()
+    assert live.step == 7
+
+
+@pytest.mark.parametrize("new", ["mine", "layer/w"])
+def test_rename_gives_the_name_or_the_path_of_a_variable(saved, new):
+    live = Checkpoint(layer=Module())
+    live.layer.w = Variable(np.zeros((2, 3), np.float32), name="mine")
+    live.restore(saved, rename={"dense/kernel": new}).assert_consumed()
+    assert live.layer.w[1, 2] == 5
+
+
+def test_a_selection_of_nothing_fails_the_assertions(saved):
+    live = Checkpoint(layer=layer())
+    with pytest.warns(milepost.UnrestoredWarning, match="only names 'nothing'"):
+        status = live.restore(saved, only="nothing")
+    with pytest.raises(milepost.UnmatchedError):
+        status.assert_consumed()

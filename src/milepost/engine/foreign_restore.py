@@ -315,8 +315,7 @@ class _Names:
         aliases = [whole] if whole is not name else [name, *self._other_names(name, owner)]
         if live_name is not None:
             aliases.append(live_name)
-        are_taken = [self._translation.takes(each) for each in aliases]
-        return any(are_taken) and not any(map(self._translation.ignores, aliases))
+        return self._translation.takes_any(aliases)
 
     def whole_of(self, name: str) -> str:
         """The name of the live object that takes a value as a part of plain state; else the name itself."""

@@ -1,7 +1,7 @@
 """Restores name-based checkpoints: those of TensorFlow 1's ``Saver`` and of Estimators.
 
 Such a file has no object graph. A live value is matched by the name of its variable or, if it has none, by its object
-path. Objects that are attached later are matched then.
+path. Objects that are attached later are matched then. The arguments of a restore may have either of the two.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ class NameBasedRestoration(WatchedRestore):
     def __init__(self, reader: BundleReader, translation: Translation = AS_SAVED, *, verify_first: bool = True) -> None:
         super().__init__(reader, translation)
         self._verify_first = verify_first
-        self._translation = translation
+        self._paths: dict[str, tuple[str]] = {}
+        self._translation = translation.knowing(self._paths)
         self._keys: dict[str, str] | None = None
         if translation.renames:
             self._keys = {}
             for key in reader.keys():  # noqa: SIM118 - a reader is not a mapping
-                new = translation.live_name(key)
-                if new is not None and self._keys.setdefault(new, key) != key:
+                new = translation.live_path(key)
+                if new is not None and self._keys.setdefault(new, key) != key and translation.takes(new):
                     raise same_name(key, self._keys[new])
         self._taken: set[str] = set()
 
@@ -131,25 +132,28 @@ class NameBasedRestoration(WatchedRestore):
         look_again_below(operation)
         live = walk(operation)
         entries = []
-        used = set()
+        used, left_alone = set(), set()
         for number, values in live.values():
             for value in values:
                 name = self._name(value, live.paths[number])
                 key = self._key(name)
-                if key is not None and last_restore(live.objects[number]) >= self.uid:
-                    used.add(key)
-                    entries.append(self.matched(key))
-                elif self._translation.leaves_alone(name):
+                if not self._takes_value(name, live.paths[number]):
+                    left_alone.add(key)
                     note = "left alone by ignore or only"
                     entries.append(
                         Entry(Outcome.IGNORED, name, live=live_spec(operation, value, live.objects[number]), note=note)
                     )
+                elif key is not None and last_restore(live.objects[number]) >= self.uid:
+                    used.add(key)
+                    entries.append(self.matched(key))
                 elif live.paths[number] != SAVE_COUNTER:
                     missing = name or tensor_key(live.paths[number], value.name)
                     entries.append(
                         Entry(Outcome.MISSING, missing, live=live_spec(operation, value, live.objects[number]))
                     )
-        wanted = None if self._keys is None else set(self._keys.values())
+        wanted = None
+        if self._keys is not None:
+            wanted = {key for new, key in self._keys.items() if self._translation.takes(new)} - left_alone
         entries += [
             Entry(
                 Outcome.UNEXPECTED if wanted is None or key in wanted else Outcome.IGNORED,
@@ -204,7 +208,13 @@ class NameBasedRestoration(WatchedRestore):
         for number, values in live.values():
             obj = live.objects[number]
             own_path = "/".join(filter(None, (path, live.paths[number])))
-            pairs = [(value, key) for value in values if (key := self._key(self._name(value, own_path))) is not None]
+            names = [(value, self._name(value, own_path)) for value in values]
+            pairs = [
+                (value, key)
+                for value, name in names
+                if (key := self._key(name)) is not None and self._takes_value(name, own_path)
+            ]
+            self._paths |= {key: (own_path,) for _, key in pairs}
             self.may_lack |= len(pairs) < len(values)
             if pairs and last_restore(obj) < self.uid:
                 takes.append(Take(number, obj, live.adapters[number], pairs))
@@ -244,9 +254,14 @@ class NameBasedRestoration(WatchedRestore):
             return self._keys.get(name)
         return name if name in self.reader else None
 
-    @staticmethod
-    def _name(value: Value, path: str) -> str:
-        return value.full_name or path
+    def _takes_value(self, name: str, path: str) -> bool:
+        """Whether ``only`` and ``ignore`` leave a live value to this restore, by its name and its path."""
+        return self._translation.takes_any({name, path})
+
+    def _name(self, value: Value, path: str) -> str:
+        """The name of a live value: its own or, if it has none, or if ``rename`` says so, its path."""
+        is_said = self._keys is not None and value.full_name not in self._keys and self._keys.get(path, path) != path
+        return path if is_said else value.full_name or path
 
 
 class _Anything:

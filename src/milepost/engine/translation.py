@@ -19,7 +19,7 @@ mean the slot variables when they name a variable: they name the optimizer, or t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -79,6 +79,7 @@ class Translation:
         skip_mismatch: Whether live objects keep their values if the saved ones have other shapes.
         kept: Paths of live objects that keep their values, in the form in which paths are compared, because the file has other names for them that
             ``ignore`` or ``only`` leave out.
+        also: Other names of live objects, by the keys of the values that they take, for ``cast``.
         tell: Called with what is said of each of these names that has named nothing. By default it warns.
 
     Attributes:
@@ -94,6 +95,7 @@ class Translation:
     cast: bool | Names = False
     skip_mismatch: bool = False
     kept: Set[str] = frozenset()
+    also: Mapping[str, Collection[str]] = field(default_factory=dict)
     tell: Callable[[str], object] = field(default=warn_of_unused_name, repr=False, compare=False)
     unused: UnusedNames = field(init=False, repr=False, compare=False)
     _prefixes: Sequence[_Prefix] = field(init=False, repr=False)
@@ -141,7 +143,14 @@ class Translation:
 
     def keeping(self, paths: Iterable[str]) -> Translation:
         """The same, but that live objects at more paths keep their values."""
-        found = replace(self, kept=self.kept | frozenset(map(as_compared, paths)))
+        return self._changed(kept=self.kept | frozenset(map(as_compared, paths)))
+
+    def knowing(self, names: Mapping[str, Collection[str]]) -> Translation:
+        """The same, but that ``cast`` knows the live objects that take some values by more names. The caller may add names later."""
+        return self._changed(also=names)
+
+    def _changed(self, **fields: Any) -> Translation:
+        found = replace(self, **fields)
         object.__setattr__(found, "unused", self.unused)  # with what has been met so far
         return found
 
@@ -189,6 +198,11 @@ class Translation:
         self.unused.met_live(path)
         return not self.leaves_alone(path)
 
+    def takes_any(self, names: Collection[str]) -> bool:
+        """Whether a live object with several names takes a saved value: ``only`` means one of them, and ``ignore`` names none."""
+        are_taken = [self.takes(name) for name in names]
+        return any(are_taken) and not any(map(self.ignores, names))
+
     def leaves_alone(self, path: str, *, counter: bool = False) -> bool:
         """Whether the live object at a path keeps what it has.
 
@@ -235,7 +249,7 @@ class Translation:
         if self._cast is None:
             return bool(self.cast)
         path = self.live_path(key.partition(ATTRIBUTES)[0])
-        return path is not None and means(self._cast, path)
+        return path is not None and any(means(self._cast, each) for each in (path, *self.also.get(key, ())))
 
     def _renamed(self, name: str, *, dotted: bool = False) -> str | None:
         for prefix in self._prefixes:

@@ -210,6 +210,9 @@ class Restoration(MatchedRestore):
         match.unsaved = []
         if not unsaved:
             return
+        bound = {id(obj) for obj in match.bindings.values()} | {id(None)}
+        whole = {node for node in {each.node for each in unsaved} if self._is_whole(node, match)}
+        unsaved = [each for each in unsaved if each.node in whole or id(each.variable) in bound]
         try:
             for each, path in located(unsaved, operation):
                 if not (self._translated.leaves_alone(path) or is_at_or_below(path, self._allow_unsaved)):
@@ -217,6 +220,11 @@ class Restoration(MatchedRestore):
         except BaseException as error:
             match.undo()
             raise_explained(error, self.reader.prefix, complete=True)
+
+    def _is_whole(self, node: int, match: Match) -> bool:
+        """Whether an optimizer has all variables of its saved slot variables. Otherwise another live variable may be one of them."""
+        slots = self.graph.nodes[node].slots
+        return not self._translated.renames_slots_away and all(slot.variable in match.bindings for slot in slots)
 
     def unsettle(self, node: int) -> None:
         """Forgets the object that `settle` has restored from a node, because nothing holds it."""

@@ -407,6 +407,11 @@ class Translated:
             return True
         return as_compared(slot.partition(SLOT)[0]) in self._names_left_out
 
+    @property
+    def renames_slots_away(self) -> bool:
+        """Whether ``rename`` leaves out slot variables."""
+        return any(SLOT in key for key in self.renamed_away)
+
     @cached_property
     def _names_left_out(self) -> frozenset[str]:
         return frozenset(as_compared(key.partition(ATTRIBUTES)[0]) for key in self.renamed_away)

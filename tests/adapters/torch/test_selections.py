@@ -243,6 +243,26 @@ def test_state_that_was_made_since_is_removed_beside_state_that_is_ignored(tmp_p
     assert set(map(tuple, names_of_state(net, optimizer).values())) == {("exp_avg", "exp_avg_sq", "step")}
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"only": "optimizer"},
+        {"rename": {"net": "elsewhere"}},
+        {"rename": lambda name: None if name.startswith("net") else name},
+    ],
+    ids=["only", "rename", "function"],
+)
+def test_state_stays_if_the_saved_state_is_of_parameters_that_were_not_found(tmp_path, arguments):
+    path, _ = both(tmp_path, **dict(zip(("net", "optimizer"), stepped(*made()), strict=True)))
+    net, optimizer = stepped(*made())
+    before = [optimizer.state[each]["exp_avg"].clone() for each in net.parameters()]
+    status = milepost.Checkpoint(model=net, optimizer=optimizer).read(path, **arguments).expect_partial()
+    for each, moment in zip(net.parameters(), before, strict=True):
+        assert torch.equal(optimizer.state[each]["exp_avg"], moment)
+    with pytest.raises(milepost.UnmatchedError, match="exp_avg"):
+        status.assert_existing_objects_matched()
+
+
 def test_state_of_an_optimizer_alone_waits_for_a_model_that_is_made_later(tmp_path):
     path, _ = both(tmp_path, **dict(zip(("net", "optimizer"), stepped(*made()), strict=True)))
     checkpoint = milepost.Checkpoint()

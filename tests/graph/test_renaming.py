@@ -98,6 +98,16 @@ def test_slot_variables_follow_their_variable_and_their_optimizer():
     assert [node.slots for node in new.nodes if node.slots] == [(SlotReference(1, "m", 4),)]
 
 
+def test_slot_variables_follow_an_optimizer_of_which_a_value_is_left_out():
+    graph = slots()
+    optimizer = graph.nodes[2]._replace(children=(Edge("count", 3), Edge("rate", 5)))
+    rate = Node((), (SavedValue("VALUE", "", "opt/rate"),))
+    graph = ObjectGraph((*graph.nodes[:2], optimizer, *graph.nodes[3:], rate))
+    new, _ = renamed(graph, lambda name: {"w": "w", "opt/count": "new/count", "opt/rate": None}[name])
+    assert values_of(new) == {("w",): "w", ("new", "count"): "opt/count"}
+    assert dict(new.nodes[0].children)["new"] == next(number for number, node in enumerate(new.nodes) if node.slots)
+
+
 @pytest.mark.parametrize("left_out", ["w", "opt"])
 def test_slot_variables_of_what_is_left_out_are_left_out(left_out):
     new, keys = renamed(slots(), lambda name: None if name.startswith(left_out) else name)

@@ -14,7 +14,7 @@ from milepost.bundle.memory import Array
 from milepost.checkpoint.load_tree import tree_of
 from milepost.checkpoint.save_tree import is_one_part, save
 from milepost.conversion import tensorflow_writer
-from milepost.conversion.names import Naming
+from milepost.conversion.names import Naming, renamed_graph
 from milepost.conversion.plan import Exported
 from milepost.conversion.streamed import Source, StreamedArray
 from milepost.conversion.tensorflow_writer import checkpoint_files
@@ -24,8 +24,6 @@ from milepost.engine.sharding import MaxShardSizePolicy
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.rekeyed import rekeyed
-from milepost.graph.renaming import renamed
-from milepost.graph.selection import selected
 from milepost.graph.trees.structure import is_tuple, make_tuple
 from milepost.plain_state.kinds import OfKind
 
@@ -54,8 +52,7 @@ def write(target: str, reader: BundleReader, names: Naming, most: int | None) ->
 
 def _write_graph(target: str, reader: BundleReader, graph: ObjectGraph, names: Naming, most: int | None) -> list[str]:
     """Writes the objects of a checkpoint."""
-    kept = selected(graph, names.takes, names.ignores).graph
-    kept, _ = renamed(kept, names, others=names.knows_others)
+    kept, _ = renamed_graph(graph, names)
     kept, moved = rekeyed(kept)
     tensors = []
     for key in sorted(set(reader.keys()) - {OBJECT_GRAPH}):

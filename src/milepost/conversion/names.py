@@ -8,6 +8,9 @@ from typing import Protocol
 from milepost.bundle import BundleReader
 from milepost.engine.translation import Translation
 from milepost.graph.keys import SLOT
+from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.renaming import renamed
+from milepost.graph.selection import selected
 
 
 class Naming(Protocol):
@@ -93,10 +96,11 @@ class NewNames:
         self._only = Translation(only=translation.only, tell=translation.tell)
         self._dotted = dotted
         self.knows_others = not callable(translation.rename)
+        self._known: dict[str, str | None] = {}
 
     def __call__(self, name: str) -> str | None:
         """The new name of a value, by its saved name; None if it is left out."""
-        new = self._renaming.live_path(name, dotted=self._dotted)
+        self._known[name] = new = self._renaming.live_path(name, dotted=self._dotted)
         return new if self._selects([name] if new is None else [name, new]) else None
 
     def further(self, name: str) -> Sequence[str]:
@@ -104,10 +108,12 @@ class NewNames:
         return ()
 
     def takes(self, path: str) -> bool:
-        """Whether a value or slot variable may not be left out, by its saved path. A function as ``rename`` is not called here."""
+        """Whether a value or slot variable may not be left out, by its saved path. A function as ``rename`` is not called here, and may leave it out."""
         if not callable(self._renaming.rename):
             return self(path) is not None
-        return SLOT not in path or self._selects([path])
+        if path not in self._known:
+            return SLOT not in path or self._selects([path])
+        return self._selects([*filter(None, [path, self._known[path]])])
 
     def ignores(self, path: str) -> bool:
         """Whether ``ignore`` names a value."""
@@ -126,3 +132,8 @@ class NewNames:
         """Warns of what the user says and what is in no name of the file. All values have got their names before."""
         for translation in (self._renaming, self._ignoring, self._only):
             translation.warn_of_unused(reader, dotted=self._dotted)
+
+
+def renamed_graph(graph: ObjectGraph, names: Naming) -> tuple[ObjectGraph, list[str]]:
+    """An object graph with the new names, and the keys of the values that ``rename`` leaves out. Errors are those of `milepost.graph.renaming.renamed`."""
+    return renamed(selected(graph, names.takes, names.ignores).graph, names, others=names.knows_others)

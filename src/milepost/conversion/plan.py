@@ -15,14 +15,14 @@ from milepost.bundle.casting import is_real, loss
 from milepost.bundle.memory import Array
 from milepost.checkpoint.short_names import name_of
 from milepost.conversion.chunks import chunks_of
-from milepost.conversion.names import Naming
+from milepost.conversion.names import Naming, NewNames, renamed_graph
 from milepost.conversion.states import END as END_OF_STATE
 from milepost.conversion.states import State, states_in_file, states_of, tensor_of
 from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.all_names import all_names, version_of
 from milepost.graph.hints import decode
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE, escape
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, escape
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.values import SPEC_OF_NONE
 from milepost.tensor import DType, TensorSpec
@@ -154,9 +154,14 @@ def planned(
         planning.done.add(key)
         for name, array in arrays:
             planning.add_array(name, f"{key}/{name}", array)
-    for key in sorted(set(reader.keys()) - planning.done):
+    named = {key: planning.names_of(key) for key in sorted(set(reader.keys()) - planning.done)}
+    if isinstance(names, NewNames) and not names.knows_others and any(SLOT in key for key in named):
+        # a function is not asked for the optimizers of slot variables
+        graph = graph or read_object_graph(reader)
+        left_out = () if graph is None else renamed_graph(graph, names)[1]
+        named |= {key: [] for key in named.keys() & left_out}
+    for key, new in named.items():
         saved = reader.spec(key)
-        new = planning.names_of(key)
         if not new:
             export.unwanted.append(key)
         elif saved == SPEC_OF_NONE and key in nones():

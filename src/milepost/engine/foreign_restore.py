@@ -173,7 +173,7 @@ def foreign_restoration(
         live_names = _live_names(reader, live, translation) if reader.keras is not None and translation.selects else {}
         names = _Names(reader, live, translation, live_names)
         left_out = reader.rename(names) if translation.renames else []
-        builder = GraphBuilder(reader, live, translation.ignores if translation.ignore else None)
+        builder = GraphBuilder(reader, live, translation.ignores if translation.ignore else None, names.settings_away)
         graph, left_out = builder.build(), [*left_out, *builder.ignored]
         if translation.rename and builder.optimizers:
             names.check_order(live)
@@ -223,6 +223,7 @@ class _Names:
 
     Attributes:
         away: The keys of the values that ``rename`` leaves out.
+        settings_away: Those of them that are hyperparameters of optimizers of which anything else is taken.
     """
 
     def __init__(
@@ -231,6 +232,7 @@ class _Names:
         self._translation = translation
         self._dotted = reader.origin.dotted
         self.away: list[str] = []
+        self.settings_away: list[str] = []
         self._names: dict[str, str | None] = {}
         self._whole: set[str] = set()
         if not translation.renames:
@@ -242,6 +244,7 @@ class _Names:
         self._with_settings = self._optimizers if reader.keras is None else ()
         groups: dict[str, dict[str, str]] = {}
         needed: set[str] = set()
+        origins: dict[str, str] = {}
         for key in [item.key for item in walked(reader.root) if item.is_leaf]:
             name = translation.live_path(key, dotted=reader.origin.dotted)
             self._names[key] = None
@@ -249,6 +252,8 @@ class _Names:
                 self.away.append(key)
                 continue
             owner = next((each for each in self._optimizers if as_compared(name).startswith(as_compared(each))), "")
+            if owner and key.endswith(name[len(owner) :]):
+                origins[key[: len(owner) - len(name)]] = owner
             if owner and as_compared(name).startswith(f"{as_compared(owner)}{GROUPS}/"):
                 groups.setdefault(owner, {})[key] = name
             if self._takes(name, owner, live_names.get(key)):
@@ -256,6 +261,11 @@ class _Names:
                 needed.add(owner)
         for owner in needed & groups.keys():
             self._names |= groups[owner]
+        for origin, owner in origins.items() if self.away else ():
+            if owner in needed and owner in self._with_settings:
+                away = [key for key in self.away if key.startswith(f"{origin}{GROUPS}")]
+                self._names |= {key: f"{owner}{key[len(origin) :]}" for key in away}
+                self.settings_away += away
         self._variables_away = frozenset(map(as_compared, self.away))
 
     def __call__(self, key: str) -> str | None:

@@ -262,8 +262,7 @@ class Translation:
             found = _called(self.rename, name)
             if found != name:
                 self.unused.replaced()
-            if found is not None:
-                self.unused.kept()
+            self.unused.asked(is_kept=found is not None)
             return found
         for pattern, new in self.rename:
             found, count = re.subn(pattern, new, name)

@@ -58,8 +58,8 @@ class UnusedNames:
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
         self.unmet: list[Unmet] = []
-        self._function_leaves_out = False
-        """Whether a function was given as ``rename`` and has not returned a name yet."""
+        self._left_out = self._kept = False
+        """Whether a function that was given as ``rename`` has returned None, and whether it has returned a name."""
         self._only_is_empty = False
         self._beginnings: dict[_Unused, re.Pattern[str]] = {}
         self._replacing: set[_Unused] = set()
@@ -72,7 +72,6 @@ class UnusedNames:
     def expect_replacing(self, text: str = _FUNCTION) -> None:
         """Adds a regular expression, or a function."""
         self._replacing.add(_Unused("rename", text))
-        self._function_leaves_out |= text == _FUNCTION
 
     def expect_live(self, argument: str, text: str, pattern: re.Pattern[str]) -> None:
         """Adds a name of ``ignore``, ``only`` or ``cast``."""
@@ -90,9 +89,10 @@ class UnusedNames:
         """Records that a regular expression was found in a saved name, or that a function has changed one."""
         self._replacing.discard(_Unused("rename", text))
 
-    def kept(self) -> None:
-        """Records that a function has returned a name."""
-        self._function_leaves_out = False
+    def asked(self, *, is_kept: bool) -> None:
+        """Records that a function has returned a name, or None."""
+        self._kept |= is_kept
+        self._left_out |= not is_kept
 
     def met_live(self, path: str) -> None:
         """Records the names of ``ignore``, ``only`` and ``cast`` that name the live value at a path."""
@@ -109,7 +109,7 @@ class UnusedNames:
             new_name: The name that a saved value gets, or None if ``rename`` leaves it out.
             live: Returns the paths of the live objects, of which none has met an entry yet. None if values are only loaded.
         """
-        if not (self._beginnings or self._replacing or self._live or self._function_leaves_out or self._only_is_empty):
+        if not (self._beginnings or self._replacing or self._live or self._left_out or self._only_is_empty):
             return
         keys = (key for key in reader.keys() if key not in (OBJECT_GRAPH, METADATA))  # noqa: SIM118 - a reader is not a mapping
         saved = [key.partition(ATTRIBUTES)[0] for key in keys]
@@ -128,14 +128,14 @@ class UnusedNames:
                 self.unmet.append(told)
             self._tell(f"{reader.prefix}: {told}")
         left_out = []
-        if self._function_leaves_out and saved:
+        if self._left_out and not self._kept and saved:
             left_out.append(_ALL_LEFT_OUT)
         if self._only_is_empty:
             left_out.append(_ONLY_IS_EMPTY)
         for told in left_out:
             self.unmet.append(told)
             self._tell(f"{reader.prefix}: {told}")
-        self._function_leaves_out = self._only_is_empty = False
+        self._left_out = self._only_is_empty = False
         self._beginnings.clear()
         self._replacing.clear()
         self._live.clear()

@@ -14,7 +14,7 @@ Names are followed through the file and the live objects side by side, because o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -103,9 +103,10 @@ class GraphBuilder:
         reader: The open file. Values are added to it in the form that objects take.
         live: The live objects. Their root corresponds to the root of the file.
         ignores: Whether the live object at a path takes nothing, by whichever of its names the file has it.
+        away: The keys of hyperparameters of optimizers that are left out.
 
     Attributes:
-        ignored: The keys of values for such objects.
+        ignored: The keys of values for such objects, and those that are away.
         objects: By node, the objects that could be made only by running code.
         notes: By key, where a value comes from that is not in the file.
         left_out: By key, functions that the file names in the state of a scheduler. The live scheduler has them itself.
@@ -115,9 +116,16 @@ class GraphBuilder:
         slots: The paths of slot variables but for their names, by the key of the state of their parameter.
     """
 
-    def __init__(self, reader: ForeignReader, live: LiveGraph, ignores: Callable[[str], bool] | None = None) -> None:
+    def __init__(
+        self,
+        reader: ForeignReader,
+        live: LiveGraph,
+        ignores: Callable[[str], bool] | None = None,
+        away: Collection[str] = (),
+    ) -> None:
         self._ignores = ignores
-        self.ignored: list[str] = []
+        self._away = frozenset(away)
+        self.ignored = list(away)
         self._reader = reader
         self._live = live
         self._edges = [{edge.name: edge.node for edge in edges} for edges in live.edges]
@@ -542,7 +550,7 @@ class GraphBuilder:
             if name not in ("state", "param_groups"):
                 draft.children[name] = self._add(child, self._edges[live].get(name))
         groups = draft.children["param_groups"] = self._new(self._edges[live].get("param_groups"))
-        for position, settings in enumerate(state.settings()):
+        for position, settings in enumerate(state.settings(self._away)):
             group = self._drafts[groups].children[str(position)] = self._new(None)
             self.optimizers.add(group)
             for name, values in settings.items():

@@ -18,7 +18,7 @@ Files of older versions of PyTorch lack hyperparameters that were added later. `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +27,7 @@ import numpy as np
 from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, PLAIN_SETTINGS, STRIDES, as_loaded, as_setting
 from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.foreign.items import Item, levels
+from milepost.foreign.items import Item, levels, walked
 from milepost.foreign.packed import packed
 from milepost.foreign.rebuilt import is_composed
 from milepost.foreign.stored import Stored
@@ -110,10 +110,18 @@ class OptimizerState:
                 self._groups = _numbered_groups(item, saved, live)
         self.parameters = {name: each for group in self._groups for name, each in group.parameters.items()}
 
-    def settings(self) -> list[dict[str, Values]]:
-        """The hyperparameters of each group."""
+    def settings(self, away: Collection[str] = ()) -> list[dict[str, Values]]:
+        """The hyperparameters of each group.
+
+        Args:
+            away: The keys of values to leave out, each with the hyperparameter that it is in.
+        """
         return [
-            {name: _setting(child) for name, child in group.settings.items() if name not in NO_STATE}
+            {
+                name: _setting(child)
+                for name, child in group.settings.items()
+                if name not in NO_STATE and not (away and any(each.key in away for each in walked(child)))
+            }
             for group in self._groups
         ]
 

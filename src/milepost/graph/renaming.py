@@ -130,7 +130,9 @@ class _Renaming:
             for path, number in self._other_paths():
                 numbers[path], targets[path] = number, self._target(path)
         attached = []
-        found = moves(targets)
+        left_out = {path: path if target else None for path, target in targets.items()}
+        found = moves(left_out) if None in left_out.values() else []
+        found += moves({path: target for path, target in targets.items() if target is not None})
         for move in found:
             number = numbers[move.old]
             if not move.is_whole:

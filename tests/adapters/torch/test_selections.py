@@ -137,6 +137,11 @@ def test_a_shared_module_is_selected_by_its_names(tmp_path, selection, taken):
     assert {name for name, pair in weights.items() if torch.equal(*pair)} == taken
 
 
+def but(left_out):
+    """A function that leaves out what is below a name."""
+    return lambda name: None if name.startswith(left_out) else name
+
+
 @pytest.mark.parametrize(
     ("selection", "parts"),
     [
@@ -147,9 +152,14 @@ def test_a_shared_module_is_selected_by_its_names(tmp_path, selection, taken):
         ({"ignore": "optimizer"}, {"0", "1"}),
         ({"ignore": "optimizer/state"}, {"0", "1", "rate"}),
         ({"only": "*exp_avg"}, {"moments of 0", "moments of 1"}),
+        ({"rename": but("optimizer")}, {"0", "1"}),
+        ({"rename": but("net/1")}, {"0", "rate", "moments of 0"}),
+        ({"rename": but("optimizer/param_groups/0/lr")}, {"0", "1", "moments of 0", "moments of 1"}),
+        ({"rename": but("nothing"), "only": "optimizer/state"}, {"moments of 0", "moments of 1"}),
     ],
 )
-@pytest.mark.parametrize("by", ["load", "convert"])
+@pytest.mark.parametrize("by", ["load", "npz", "ckpt"])
+@pytest.mark.filterwarnings("ignore:.*renames nothing:milepost.UnrestoredWarning")
 def test_a_tree_and_a_converted_file_have_what_a_restore_takes(tmp_path, selection, parts, by):
     net, optimizer = made()
     net(torch.ones(1, 3)).sum().backward()
@@ -159,10 +169,10 @@ def test_a_tree_and_a_converted_file_have_what_a_restore_takes(tmp_path, selecti
         names = set(milepost.to_state_dict(path, separator="/", **selection))
         slot = "optimizer/.OPTIMIZER_SLOT/exp_avg/net/{}/weight"
     else:
-        milepost.convert(path, tmp_path / "c.npz", **selection)
+        milepost.convert(path, tmp_path / f"c.{by}", **selection)
         names = {
             name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
-            for name, _ in milepost.list_variables(str(tmp_path / "c.npz"))
+            for name, _ in milepost.list_variables(str(tmp_path / f"c.{by}"))
         }
         slot = "net/{}/weight/.OPTIMIZER_SLOT/optimizer/exp_avg"
     wanted = {"0": "net/0/weight", "1": "net/1/weight", "rate": "optimizer/param_groups/0/lr"}
@@ -353,3 +363,32 @@ def test_a_tree_has_what_is_named_by_another_name(tmp_path):
         "net.decoder.linear.weight",
         "net.decoder.linear.bias",
     }
+
+
+@pytest.mark.parametrize("left_out", ["lr", "betas/0", "maximize"])
+@pytest.mark.parametrize("form", ["own", "numbers", "names", "flat"])
+def test_a_function_that_leaves_out_a_hyperparameter_leaves_out_no_state(tmp_path, form, left_out):
+    distributed = pytest.importorskip("torch.distributed.checkpoint.state_dict")
+    saved, optimizer = stepped(*made())
+    if form == "own":
+        path = milepost.Checkpoint(net=saved, optimizer=optimizer).write(tmp_path / "own")
+        left_out = left_out.partition("/")[0]  # there, the pair is one value
+    else:
+        options = distributed.StateDictOptions(flatten_optimizer_state_dict=form == "flat")
+        named = distributed.get_optimizer_state_dict(saved, optimizer, options=options)
+        state = optimizer.state_dict() if form == "numbers" else named
+        torch.save({"net": saved.state_dict(), "optimizer": state}, tmp_path / "c.pt")
+        path = str(tmp_path / "c.pt")
+    net, live = made()
+    own = {"lr": 0.5, "betas": (0.5, 0.5), "maximize": True}
+    live.param_groups[0].update(own)
+    milepost.Checkpoint(net=net, renamed=live).read(
+        path,
+        rename=lambda name: None if name.endswith(left_out) else name.replace("optimizer", "renamed"),
+    ).expect_partial()
+    kept = left_out.partition("/")[0]
+    assert live.param_groups[0][kept] == own[kept]
+    for name in own.keys() - {kept}:
+        assert live.param_groups[0][name] == optimizer.param_groups[0][name]
+    for one, other in zip(saved.parameters(), net.parameters(), strict=True):
+        assert torch.equal(optimizer.state[one]["exp_avg"], live.state[other]["exp_avg"])

@@ -1,6 +1,7 @@
 """A tree of values is saved and loaded without an object that holds it."""
 
 import math
+import warnings
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 
 import ml_dtypes
@@ -424,3 +425,12 @@ def test_mapped_arrays_have_the_types_that_were_saved(tmp_path):
     assert same(found, tree)
     assert found["numbers"].base is not None
     assert not found["numbers"].flags.writeable
+
+
+def test_a_function_that_is_not_asked_leaves_nothing_out(tmp_path):
+    """`test_a_tree_and_a_converted_file_have_what_a_restore_takes` has the case of slot variables."""
+    path = milepost.save(tmp_path / "c", {"a": np.ones(2)})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert milepost.load(path, only="b", rename=str.upper) == {}
+    assert not any("None for every saved name" in str(each.message) for each in caught)

@@ -11,6 +11,7 @@ def test_each_thing_is_said_once():
     unused = UnusedNames(told.append)
     unused.expect_nothing()
     unused.expect_replacing()
+    unused.asked(is_kept=False)
     with bundle({"a": np.zeros(2)}) as reader:
         for _ in range(2):
             unused.warn(reader, lambda name: name, None)

@@ -3,6 +3,7 @@
 import argparse
 import collections
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -288,6 +289,44 @@ class TestRestoring:
         second.restore(path).assert_consumed()
         assert [group["lr"] for group in second.optimizer.param_groups] == [0.03, 0.1]
         assert step(second.model, second.optimizer) == step(first.model, first.optimizer)
+
+    @pytest.mark.parametrize("way", ["names", "flat"])
+    @pytest.mark.parametrize("parts", ["together", "model and optimizer"])
+    @pytest.mark.parametrize(
+        "rename",
+        [
+            {"model/0": "model/first"},
+            [(r"(^|[/.])0[.]", r"\1first.")],
+            lambda name: re.sub(r"(model|state|param_groups)([./])0[.]", r"\1\2first.", name),
+        ],
+        ids=["mapping", "expression", "function"],
+    )
+    def test_the_state_of_an_optimizer_follows_renamed_parameters(self, tmp_path, way, parts, rename):
+        first = program(OPTIMIZERS["adamw"])
+        step(first.model, first.optimizer)
+        state = state_of(first, way)
+        files = [state] if parts == "together" else [{name: part} for name, part in state.items()]
+        model = torch.nn.Sequential(collections.OrderedDict(zip(["first", "1", "2"], net(9), strict=True)))
+        second = milepost.Checkpoint(model=model, optimizer=OPTIMIZERS["adamw"](model.parameters(), 0.7))
+        for number, part in enumerate(files):
+            second.restore(saved(tmp_path / str(number), part), rename=rename).expect_partial()
+        assert step(second.model, second.optimizer) == step(first.model, first.optimizer)
+
+    @pytest.mark.parametrize("way", ["names", "flat"])
+    def test_the_state_of_an_optimizer_follows_layers_that_are_exchanged(self, tmp_path, way):
+        def layers(seed):
+            torch.manual_seed(seed)
+            model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+            return milepost.Checkpoint(model=model, optimizer=torch.optim.Adam(model.parameters()))
+
+        first, second = layers(1), layers(2)
+        step(first.model, first.optimizer)
+        path = saved(tmp_path / "dcp", state_of(first, way))
+        second.restore(path, rename={"model/0": "model/1", "model/1": "model/0"}).assert_consumed()
+        for number in (0, 1):
+            old, new = first.model[number].weight, second.model[1 - number].weight
+            assert torch.equal(old, new)
+            assert torch.equal(first.optimizer.state[old]["exp_avg"], second.optimizer.state[new]["exp_avg"])
 
     @pytest.mark.parametrize("way", ["names", "flat"])
     def test_the_state_of_other_parameters_is_refused(self, tmp_path, way):

@@ -22,8 +22,8 @@ from milepost.engine.translation import UNTRANSLATED, Translated, Translation, a
 from milepost.errors import MilepostError, MismatchError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
 from milepost.foreign.graph import WRAPPERS
-from milepost.foreign.items import walked
-from milepost.foreign.optimizers import GROUPS, STATE
+from milepost.foreign.items import Item, walked
+from milepost.foreign.optimizers import GROUPS, STATE, is_optimizer_state, names_of_parameters
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import SLOT, tensor_key
 from milepost.graph.live_graph import LiveGraph
@@ -173,9 +173,10 @@ def foreign_restoration(
         live_names = _live_names(reader, live, translation) if reader.keras is not None and translation.selects else {}
         names = _Names(reader, live, translation, live_names)
         left_out = reader.rename(names) if translation.renames else []
-        builder = GraphBuilder(reader, live, translation.ignores if translation.ignore else None, names.settings_away)
+        ignores = translation.ignores if translation.ignore else None
+        builder = GraphBuilder(reader, live, ignores, names.settings_away, names.of_parameters)
         graph, left_out = builder.build(), [*left_out, *builder.ignored]
-        if translation.rename and builder.optimizers:
+        if translation.rename and builder.optimizers and not names.by_names:
             names.check_order(live)
         if translation.selects:
             kept = [path for key, path in live_names.items() if names(key) is None]
@@ -224,6 +225,7 @@ class _Names:
     Attributes:
         away: The keys of the values that ``rename`` leaves out.
         settings_away: Those of them that are hyperparameters of optimizers of which anything else is taken.
+        by_names: The state of optimizers that the file has by the names of parameters, if ``rename`` is given.
     """
 
     def __init__(
@@ -235,6 +237,7 @@ class _Names:
         self.settings_away: list[str] = []
         self._names: dict[str, str | None] = {}
         self._whole: set[str] = set()
+        self.by_names = _StateByNames(reader.root if translation.rename else None)
         if not translation.renames:
             return
         self._live = set(map(as_compared, live.paths))
@@ -242,16 +245,21 @@ class _Names:
         self._whole = {as_compared(path) for path, adapter in pairs if path and isinstance(adapter, PackedAdapter)}
         self._optimizers = tuple(f"{path}/" for path in paths_of_optimizers(live))
         self._with_settings = self._optimizers if reader.keras is None else ()
+        self._new: dict[str, str] = {}
         groups: dict[str, dict[str, str]] = {}
         needed: set[str] = set()
         origins: dict[str, str] = {}
         for key in [item.key for item in walked(reader.root) if item.is_leaf]:
             name = translation.live_path(key, dotted=reader.origin.dotted)
             self._names[key] = None
+            if self.by_names:
+                self._new[as_compared(key)] = key if name is None else name
             if name is None:
                 self.away.append(key)
                 continue
             owner = next((each for each in self._optimizers if as_compared(name).startswith(as_compared(each))), "")
+            if owner and self.by_names:
+                name = self.by_names.kept(key, name, owner)
             if owner and key.endswith(name[len(owner) :]):
                 origins[key[: len(owner) - len(name)]] = owner
             if owner and as_compared(name).startswith(f"{as_compared(owner)}{GROUPS}/"):
@@ -273,6 +281,24 @@ class _Names:
             return self._names[key]
         name = self._translation.live_path(key, dotted=self._dotted)  # of something that is no item
         return name if name is not None and self._takes(name, "") else None
+
+    def of_parameters(self, names: Sequence[str]) -> Iterator[Iterator[str]]:
+        """The live paths that parameters may have, given their names in the state of an optimizer: for each part of the file or program that has them."""
+        if not self._translation.rename or not names:
+            return
+        plain = [as_compared(name) for name in names]
+        for key in self._new:
+            if f"/{key}".endswith(f"/{plain[0]}"):
+                above = key.removesuffix(plain[0])
+                if all(f"{above}{name}" in self._new for name in plain):
+                    yield (self._new[f"{above}{name}"].replace("/", ".") for name in plain)
+        for above in self._live:
+            if callable(self._translation.rename):  # which knows the names in the file only
+                paths = (f"{above}/{self.by_names.given.get(name, name)}" for name in plain)
+            else:
+                guesses = (f"{above}/{name}".lstrip("/") for name in plain)
+                paths = (self._translation.live_path(guess) or guess for guess in guesses)
+            yield (path.lstrip("/").replace("/", ".") for path in paths)
 
     def slots_left_out(self, slots: Mapping[str, str]) -> Iterator[str]:
         """The paths of slot variables that ``only`` or ``ignore`` leave out by the names that the file has for them.
@@ -341,6 +367,54 @@ class _Names:
         if owner and plain.startswith(f"{as_compared(owner)}{STATE}/"):
             parts = plain.removeprefix(f"{as_compared(owner)}{STATE}/").split("/")
             yield from {f"{owner}{STATE}/{'/'.join(parts[1:])}", f"{owner}{STATE}/{parts[-1]}"}
+
+
+class _StateByNames:
+    """The state of optimizers that a file has by the names of parameters.
+
+    In it, a parameter is called as the file has it, whatever ``rename`` says of names below the optimizer: the live parameter is found by what its own
+    name becomes.
+
+    Args:
+        root: The file; None if nothing is renamed.
+
+    Attributes:
+        given: What ``rename`` calls parameters there, by their names in the file.
+    """
+
+    def __init__(self, root: Item | None) -> None:
+        self.given: dict[str, str] = {}
+        items = [] if root is None else [item for item in walked(root) if not item.is_leaf and is_optimizer_state(item)]
+        self._names = {
+            as_compared(item.key): {as_compared(name) for name in names}
+            for item in items
+            if (names := names_of_parameters(item))
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def kept(self, key: str, name: str, owner: str) -> str:
+        """The new name of a value with the name of the parameter in it.
+
+        Args:
+            key: The key of the value.
+            name: What ``rename`` says.
+            owner: The live path of the optimizer, and a slash.
+        """
+        for origin, names in self._names.items():
+            for begin in (f"{origin}/{STATE}/", f"{origin}/{GROUPS}/"):
+                if not as_compared(key).startswith(begin):
+                    continue
+                levels = as_compared(key)[len(begin) :].split("/")
+                for count in range(len(levels) - 1, 0, -1):
+                    if (parameter := "/".join(levels[:count])) in names:
+                        rest = "/".join(as_compared(name).split("/")[count - len(levels) :])
+                        end = len(key) - len("/".join(levels[count:]))
+                        if as_compared(name).startswith(begin := f"{as_compared(owner)}{begin[len(origin) + 1 :]}"):
+                            self.given[parameter] = as_compared(name)[len(begin) : len(name) - len(rest) - 1]
+                        return f"{owner}{key[len(origin) + 1 : end]}{name[len(name) - len(rest) :]}"
+        return name
 
 
 def _order_of_leaves(live: LiveGraph) -> dict[str, int]:

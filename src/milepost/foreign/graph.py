@@ -14,8 +14,9 @@ Names are followed through the file and the live objects side by side, because o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -104,6 +105,7 @@ class GraphBuilder:
         live: The live objects. Their root corresponds to the root of the file.
         ignores: Whether the live object at a path takes nothing, by whichever of its names the file has it.
         away: The keys of hyperparameters of optimizers that are left out.
+        parameters: If values have new names: returns paths from the root that live parameters may have, given their names in the state of an optimizer.
 
     Attributes:
         ignored: The keys of values for such objects, and those that are away.
@@ -122,9 +124,11 @@ class GraphBuilder:
         live: LiveGraph,
         ignores: Callable[[str], bool] | None = None,
         away: Collection[str] = (),
+        parameters: Callable[[Sequence[str]], Iterable[Iterable[str]]] = lambda names: (),
     ) -> None:
         self._ignores = ignores
         self._away = frozenset(away)
+        self._parameters = parameters
         self.ignored = list(away)
         self._reader = reader
         self._live = live
@@ -575,11 +579,12 @@ class GraphBuilder:
             # Otherwise the checkpoint does not hold the parameter, and a report lists its state as unexpected.
 
     def _find(self, names: Sequence[str], wanted: set[int]) -> dict[str, Any]:
-        """Live parameters by the names that one live module has for them; see `optimizers.Find`."""
-        for module in range(len(self._edges)):
+        """Live parameters by the names that one live module has for them, or had before they were renamed; see `optimizers.Find`."""
+        renamed = ((0, paths) for paths in self._parameters(names))
+        for module, paths in chain(renamed, ((module, names) for module in range(len(self._edges)))):
             found: dict[str, Any] = {}
-            for name in names:
-                parameter = self._follow(module, name)
+            for name, path in zip(names, paths, strict=True):
+                parameter = self._follow(module, path)
                 if parameter is None or id(self._live.objects[parameter]) not in wanted:
                     break
                 found[name] = self._live.objects[parameter]

@@ -76,6 +76,15 @@ def is_optimizer_state(item: Item) -> bool:
     return isinstance(value.get(STATE, {}), Mapping) and isinstance(value.get(GROUPS), list)
 
 
+def names_of_parameters(item: Item) -> list[str]:
+    """The names by which the state of a PyTorch optimizer has its parameters; none if it has them by their positions."""
+    if _is_flat(item.value):
+        return _names_in_flat(item.value)
+    groups = [group.get(_PARAMETERS) for group in item.value.get(GROUPS, ()) if isinstance(group, Mapping)]
+    listed = [each for group in groups if isinstance(group, (list, tuple)) for each in group]
+    return [each for each in listed if isinstance(each, str)]
+
+
 class OptimizerState:
     """The saved state of one optimizer, by the parameters of the live optimizer.
 
@@ -235,9 +244,8 @@ def _named_groups(item: Item, saved: list[list[Any]], live: list[list[Any]], fin
 
 def _flat_groups(item: Item, live: list[list[Any]], find: Find) -> list[_Group]:
     prefix = f"{GROUPS}."
-    names = [name.removeprefix(prefix).rpartition(".")[0] for name in item.value if name.startswith(prefix)]
     groups = []
-    for parameters in _found(item, list(dict.fromkeys(names)), live, find):
+    for parameters in _found(item, _names_in_flat(item.value), live, find):
         members = [(name, _at(item.children[GROUPS], name)) for name in parameters]
         settings = [(name, each.children if each is not None else {}) for name, each in members]
         first_name, first = settings[0] if settings else ("", {})
@@ -253,6 +261,12 @@ def _flat_groups(item: Item, live: list[list[Any]], find: Find) -> list[_Group]:
                 )
         groups.append(_Group(f"{item.key}/{prefix}{first_name}", first, parameters))
     return groups
+
+
+def _names_in_flat(value: Mapping[str, Any]) -> list[str]:
+    prefix = f"{GROUPS}."
+    names = (name.removeprefix(prefix).rpartition(".")[0] for name in value if name.startswith(prefix))
+    return list(dict.fromkeys(names))
 
 
 def _found(item: Item, names: list[str], live: list[list[Any]], find: Find) -> list[dict[str, Any]]:

@@ -91,6 +91,24 @@ def test_a_new_head_of_pytorch(tmp_path, form):
         assert kept.equal(optimizer.state[saved[0].weight]["exp_avg"])
 
 
+@pytest.mark.parametrize("form", ["own", "pt"])
+@pytest.mark.parametrize("selection", [{"only": "optimizer"}, {"ignore": "model/1/weight"}])
+def test_a_new_head_keeps_its_state_if_its_values_are_not_asked_for(tmp_path, form, selection):
+    torch = pytest.importorskip("torch")
+    saved, optimizer = torch_state(2)
+    live, live_optimizer = torch_state(5)
+    path = Checkpoint(model=saved, optimizer=optimizer).write(tmp_path / "ckpt")
+    if form == "pt":
+        torch.save({"model": saved.state_dict(), "optimizer": optimizer.state_dict()}, path := tmp_path / "a.pt")
+    moments = [live_optimizer.state[each]["exp_avg"].clone() for each in live[1].parameters()]
+    with pytest.warns(UnrestoredWarning, match="than the live object"):
+        status = Checkpoint(model=live, optimizer=live_optimizer).read(path, skip_mismatch=True, **selection)
+    status.assert_consumed().assert_existing_objects_matched()
+    for parameter, moment in zip(live[1].parameters(), moments, strict=True):
+        assert live_optimizer.state[parameter]["exp_avg"].equal(moment)
+    assert live_optimizer.state[live[0].weight]["exp_avg"].equal(optimizer.state[saved[0].weight]["exp_avg"])
+
+
 def test_weights_of_keras(tmp_path):
     keras = pytest.importorskip("keras")
 

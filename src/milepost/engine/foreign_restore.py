@@ -25,8 +25,9 @@ from milepost.foreign.graph import WRAPPERS
 from milepost.foreign.items import Item, walked
 from milepost.foreign.optimizers import GROUPS, STATE, is_optimizer_state, names_of_parameters
 from milepost.graph.contract.operation import Operation
-from milepost.graph.keys import SLOT, tensor_key
+from milepost.graph.keys import SLOT, VARIABLE_VALUE, tensor_key
 from milepost.graph.live_graph import LiveGraph
+from milepost.graph.nodes import SavedValue
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.selection import paths_of_optimizers, selected
 from milepost.graph.traversal import walk
@@ -173,7 +174,7 @@ def foreign_restoration(
         live_names = _live_names(reader, live, translation) if reader.keras is not None and translation.selects else {}
         names = _Names(reader, live, translation, live_names)
         left_out = reader.rename(names) if translation.renames else []
-        ignores = translation.ignores if translation.ignore else None
+        ignores = translation.ignores if translation.ignores_any else None
         builder = GraphBuilder(reader, live, ignores, names.settings_away, names.of_parameters)
         graph, left_out = builder.build(), [*left_out, *builder.ignored]
         if translation.rename and builder.optimizers and not names.by_names:
@@ -185,7 +186,8 @@ def foreign_restoration(
         if translation.selects or names.away:
             found = selected(graph, names.takes_object, translation.ignores)
             graph = found.graph
-            translated = replace(translated, left_out=[*left_out, *found.left_out], variables=found.variables)
+            variables = {**names.variables(builder.variables, graph), **found.variables}
+            translated = replace(translated, left_out=[*left_out, *found.left_out], variables=variables)
     except MilepostError as error:
         raise error.with_context(file=reader.prefix) from None
     restoration = ForeignRestoration(
@@ -246,6 +248,7 @@ class _Names:
         self._optimizers = tuple(f"{path}/" for path in paths_of_optimizers(live))
         self._with_settings = self._optimizers if reader.keras is None else ()
         self._new: dict[str, str] = {}
+        self._left_alone: dict[str, str] = {}
         groups: dict[str, dict[str, str]] = {}
         needed: set[str] = set()
         origins: dict[str, str] = {}
@@ -267,6 +270,8 @@ class _Names:
             if self._takes(name, owner, live_names.get(key)):
                 self._names[key] = name
                 needed.add(owner)
+            else:
+                self._left_alone.update((as_compared(each), key) for each in (name, *self._other_names(name, owner)))
         for owner in needed & groups.keys():
             self._names |= groups[owner]
         for origin, owner in origins.items() if self.away else ():
@@ -299,6 +304,17 @@ class _Names:
                 guesses = (f"{above}/{name}".lstrip("/") for name in plain)
                 paths = (self._translation.live_path(guess) or guess for guess in guesses)
             yield (path.lstrip("/").replace("/", ".") for path in paths)
+
+    def variables(self, variables: Mapping[int, str], graph: ObjectGraph) -> dict[int, Sequence[SavedValue]]:
+        """The saved values of parameters that are left out although their slot variables are not.
+
+        Args:
+            variables: As `GraphBuilder` has them.
+            graph: The graph of what is taken.
+        """
+        taken = {slot.variable for node in graph.nodes for slot in node.slots} if variables else ()
+        keys = {node: self._left_alone.get(as_compared(path)) for node, path in variables.items() if node in taken}
+        return {node: (SavedValue(VARIABLE_VALUE, "", key),) for node, key in keys.items() if key is not None}
 
     def slots_left_out(self, slots: Mapping[str, str]) -> Iterator[str]:
         """The paths of slot variables that ``only`` or ``ignore`` leave out by the names that the file has for them.

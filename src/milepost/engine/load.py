@@ -173,7 +173,7 @@ def _without_misfits(prefix: str, view: View, options: CheckpointOptions, transl
     # a file of Keras has other names than the live objects
     names = [entry.key.partition(ATTRIBUTES)[0] for entry in misfits]
     paths = [path for path, obj in zip(live.paths, live.objects, strict=True) if id(obj) in identities]
-    return translation.ignoring([*(translation.live_path(name) or name for name in names), *paths])
+    return translation.keeping([*(translation.live_path(name) or name for name in names), *paths])
 
 
 def _load_any(

@@ -424,15 +424,23 @@ class Restoration(MatchedRestore):
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
         objects = {key: take.obj for take in match.takes for _, key in take.values}
+        for node, values in self._translated.variables.items():
+            objects.update((value.key, match.bindings.get(node)) for value in values)
+        translation, found = self._translated.translation, list[Entry]()
         try:
             if isinstance(self.reader, CastingReader):
-                cast(self.reader, match.takes, self._translated.translation)
-            check_reshaped(operation, self.reader, match, match.holders(), self._translated.translation, self.graph)
-        except MismatchError as error:
-            return [(entry, objects[entry.key]) for entry in error.report]
+                cast(self.reader, match.takes, translation)
+            for check in (
+                partial(check_reshaped, operation, self.reader, match, match.holders(), translation, self.graph),
+                partial(check_variables, operation, self.reader, match.bindings, self._translated),
+            ):
+                try:
+                    check()
+                except MismatchError as error:
+                    found += error.report
         finally:
             match.undo()
-        return []
+        return [(entry, objects[entry.key]) for entry in found]
 
     def _report_of_refused(self, misfits: Report, match: Match, operation: Operation) -> Report:
         """A report of the values that do not fit, and of those that would be unmatched on either side."""

@@ -77,8 +77,8 @@ class Translation:
         cast: Whether numbers are converted to the element types of the live objects. A bool is for all values; live names are for
             these values.
         skip_mismatch: Whether live objects keep their values if the saved ones have other shapes.
-        kept: Paths of live objects that keep their values, in the form in which paths are compared, because the file has other names for them that
-            ``ignore`` or ``only`` leave out.
+        kept: Paths of more live objects that keep their values, in the form in which paths are compared: because the saved ones have other shapes, or
+            because the file has other names for them that ``ignore`` or ``only`` leave out.
         also: Other names of live objects, by the keys of the values that they take, for ``cast``.
         tell: Called with what is said of each of these names that has named nothing. By default it warns.
 
@@ -136,11 +136,6 @@ class Translation:
             self.unused.expect_live(argument, name, at_or_below(text))
         return at_or_below("|".join(texts.values())) if texts else re.compile(r"(?!)")
 
-    def ignoring(self, names: Sequence[str]) -> Translation:
-        """The same, but that more live objects keep their values."""
-        given = [self.ignore] if isinstance(self.ignore, str) else self.ignore
-        return replace(self, ignore=(*filter(None, given), *names))
-
     def keeping(self, paths: Iterable[str]) -> Translation:
         """The same, but that live objects at more paths keep their values."""
         return self._changed(kept=self.kept | frozenset(map(as_compared, paths)))
@@ -161,8 +156,13 @@ class Translation:
 
     @property
     def selects(self) -> bool:
-        """Whether ``ignore`` or ``only`` may leave any value out."""
-        return bool(self.ignore or self.only is not None)
+        """Whether any value may be left out for its live name."""
+        return self.ignores_any or self.only is not None
+
+    @property
+    def ignores_any(self) -> bool:
+        """Whether `ignores` may be True."""
+        return bool(self.ignore or self.kept)
 
     def live_name(self, name: str, *, dotted: bool = False) -> str | None:
         """The name of the live object for a saved value, or None if the value is left out.
@@ -215,7 +215,7 @@ class Translation:
         return self._wanted is not None and (counter or path != SAVE_COUNTER) and not means(self._wanted, path)
 
     def ignores(self, path: str) -> bool:
-        """Whether ``ignore`` names the live object at a path."""
+        """Whether the live object at a path keeps what it has whatever ``only`` says: ``ignore`` names it, or it is one of those that are kept."""
         if self.kept and not self.kept.isdisjoint((as_compared(path), as_compared(path.partition(SLOT)[0]))):
             return True
         return self._ignored is not None and any(self._ignored.match(as_compared(name)) for name in names_of(path))

@@ -116,6 +116,7 @@ class GraphBuilder:
         optimizers: The nodes of optimizers of PyTorch, and of their groups.
         versions: By node, what PyTorch has noted of modules, such as the versions of their classes, by their names below it.
         slots: The paths of slot variables but for their names, by the key of the state of their parameter.
+        variables: The paths of the live parameters that have slot variables, by node.
     """
 
     def __init__(
@@ -150,6 +151,7 @@ class GraphBuilder:
         self.optimizers: set[int] = set()
         self.slots: dict[str, str] = {}
         self.versions: dict[int, Mapping[str, Any]] = {}
+        self.variables: dict[int, str] = {}
         self.left_out: dict[str, str] = {}
         self._numbers = {id(obj): number for number, obj in enumerate(live.objects)}
         self._parents: dict[int, tuple[int, str]] = {}
@@ -576,6 +578,7 @@ class GraphBuilder:
             self._drafts[slot].hints = encode(hints)
             if variable is not None:
                 draft.slots.append(SlotReference(self._node_of(variable), name, slot))
+                self.variables[self._node_of(variable)] = self._live.paths[variable]
             # Otherwise the checkpoint does not hold the parameter, and a report lists its state as unexpected.
 
     def _find(self, names: Sequence[str], wanted: set[int]) -> dict[str, Any]:

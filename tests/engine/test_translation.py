@@ -1,5 +1,6 @@
 """What arguments of a restore make of names."""
 
+import re
 import warnings
 
 import numpy as np
@@ -39,6 +40,8 @@ def test_a_malformed_regular_expression_is_explained(pattern, new):
         ({"with..dot": "plain"}, "with..dot/w", "plain/w"),
         ([(r"layers/(\d+)", r"blocks/\1")], "layers/3/w", "blocks/3/w"),
         ([("a", "b"), ("b", "c")], "a", "c"),
+        ([(re.compile(r"LAYERS/(\d+)", re.IGNORECASE), r"blocks/\1")], "layers/3/w", "blocks/3/w"),
+        ([(re.compile(r"layers\.(\d+)"), r"blocks.\1")], "layers/3/w", "blocks/3/w"),
         (str.upper, "a/b", "A/B"),
         (lambda name: None, "a", None),
         ({}, "a/b", "a/b"),
@@ -46,6 +49,18 @@ def test_a_malformed_regular_expression_is_explained(pattern, new):
 )
 def test_a_saved_name_becomes_a_live_name(rename, saved, live):
     assert Translation(rename).live_name(saved) == live
+
+
+@pytest.mark.parametrize("rename", [{re.compile("a"): "b"}, [(re.compile(b"a"), "b")], [(re.compile("a"), str.upper)]])
+def test_an_expression_that_cannot_be_used_is_refused(rename):
+    with pytest.raises(UnsupportedError, match="pairs"):
+        Translation(rename)
+
+
+def test_a_compiled_expression_that_is_in_no_name_is_told(tmp_path):
+    path = milepost.save(tmp_path / "c", {"a": np.zeros(2)})
+    with pytest.warns(milepost.UnrestoredWarning, match=r"rename has 'nothing', which fits no saved name"):
+        milepost.load(path, rename=[(re.compile("nothing"), "b")])
 
 
 def test_names_of_pytorch_keep_their_dots():

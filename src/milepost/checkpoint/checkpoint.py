@@ -253,9 +253,9 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             options: How to restore.
             rename: The live names of saved values. Pass a mapping of beginnings of names, such as
                 ``{"backbone": "model/encoder"}``: the longest one that matches is used, and ``*`` stands for one name. Or
-                pass a list of pairs of a regular expression and its replacement. Or pass a function from a saved name to a
-                live name, or to None to leave the value out. A saved name is what `milepost.list_variables` shows, without
-                ``/.ATTRIBUTES/...``.
+                pass a list of pairs of a regular expression, as text or compiled, and its replacement. Or pass a function
+                from a saved name to a live name, or to None to leave the value out. A saved name is what
+                `milepost.list_variables` shows, without ``/.ATTRIBUTES/...``.
             ignore: Live names of values that the restore does not change, such as ``"model/head"``. A name includes
                 everything below it; ``*`` stands for any text; ``.`` and ``/`` are the same. Saved values of these
                 names are left out. A slot variable is left out with its variable, and with the whole optimizer.

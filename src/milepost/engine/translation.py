@@ -31,7 +31,7 @@ from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.keys import ATTRIBUTES, SLOT, names_of
 from milepost.graph.nodes import SavedValue
 
-Rename = Mapping[str, str] | Sequence[tuple[str, str]] | Callable[[str], str | None]
+Rename = Mapping[str, str] | Sequence[tuple[str | re.Pattern[str], str]] | Callable[[str], str | None]
 """New names of saved values; see `milepost.Checkpoint.restore`."""
 Names = str | Sequence[str]
 """Names, in which ``*`` stands for any text. A name also stands for everything below it."""
@@ -99,6 +99,7 @@ class Translation:
     tell: Callable[[str], object] = field(default=warn_of_unused_name, repr=False, compare=False)
     unused: UnusedNames = field(init=False, repr=False, compare=False)
     _prefixes: Sequence[_Prefix] = field(init=False, repr=False)
+    _expressions: Sequence[tuple[re.Pattern[str], str]] = field(init=False, repr=False)
     _ignored: re.Pattern[str] | None = field(init=False, repr=False)
     _wanted: re.Pattern[str] | None = field(init=False, repr=False)
     _cast: re.Pattern[str] | None = field(init=False, repr=False)
@@ -112,6 +113,7 @@ class Translation:
         own(self, "_wanted", None if self.only is None else self._pattern("only", self.only))
         own(self, "_cast", None if isinstance(self.cast, bool) else self._pattern("cast", self.cast))
         own(self, "_prefixes", ())
+        own(self, "_expressions", ())
         if isinstance(self.rename, Mapping):
             own(self, "_prefixes", _prefixes(self.rename))
             for prefix in self._prefixes:
@@ -119,9 +121,10 @@ class Translation:
         elif callable(self.rename):
             self.unused.expect_replacing()
         else:
-            own(self, "rename", _expressions(self.rename))
-            for pattern, _ in self.rename:
-                self.unused.expect_replacing(pattern)
+            own(self, "_expressions", _expressions(self.rename))
+            own(self, "rename", self._expressions)  # which the caller cannot change
+            for pattern, _ in self._expressions:
+                self.unused.expect_replacing(pattern.pattern)
 
     def _pattern(self, argument: str, names: Any) -> re.Pattern[str]:
         """A pattern of paths: the names, and everything below them."""
@@ -264,14 +267,14 @@ class Translation:
                 self.unused.replaced()
             self.unused.asked(is_kept=found is not None)
             return found
-        for pattern, new in self.rename:
-            found, count = re.subn(pattern, new, name)
+        for pattern, new in self._expressions:
+            found, count = pattern.subn(new, name)
             if not count:  # the pattern may have the separator of other files
-                found, count = re.subn(pattern, new, _DOT.sub("/", name) if dotted else name.replace("/", "."))
+                found, count = pattern.subn(new, _DOT.sub("/", name) if dotted else name.replace("/", "."))
                 found = found if dotted else _DOT.sub("/", found)
             if count:
                 name = found
-                self.unused.replaced(pattern)
+                self.unused.replaced(pattern.pattern)
         return name
 
 
@@ -313,7 +316,7 @@ def _prefixes(mapping: Mapping[Any, Any]) -> list[_Prefix]:
     found = []
     for old, new in mapping.items():
         if not isinstance(old, str) or not isinstance(new, str):
-            raise wrong("rename", {old: new}, "a mapping from text to text")
+            raise wrong("rename", {old: new}, "a mapping from text to text, or a list of pairs for regular expressions")
         old, new = old.strip("./"), new.strip("./")
         if new.count("*") > old.count("*"):
             raise wrong("rename", {old: new}, "no more * in the new name than in the saved one")
@@ -323,15 +326,22 @@ def _prefixes(mapping: Mapping[Any, Any]) -> list[_Prefix]:
     return [prefix for _, prefix in sorted(found, key=lambda pair: -pair[0])]
 
 
-def _expressions(rename: Any) -> tuple[tuple[str, str], ...]:
+def _expressions(rename: Any) -> tuple[tuple[re.Pattern[str], str], ...]:
     expected = "a mapping, a function, or a list of pairs of a regular expression and its replacement"
     if isinstance(rename, str) or not isinstance(rename, Sequence):
         raise wrong("rename", rename, expected)
+    found = []
     for pair in rename:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(each, str) for each in pair):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise wrong("rename", pair, expected)
+        pattern, new = pair
+        if not isinstance(pattern.pattern if isinstance(pattern, re.Pattern) else pattern, str) or not isinstance(
+            new, str
+        ):
             raise wrong("rename", pair, expected)
         try:
-            re.sub(pair[0], pair[1], "")
+            found.append((re.compile(pattern), new))
+            re.sub(pattern, new, "")
         except (re.error, IndexError) as error:
             raise wrong(
                 "rename",
@@ -340,7 +350,7 @@ def _expressions(rename: Any) -> tuple[tuple[str, str], ...]:
                 f"correct it: {error}. A character such as ( or * that stands for itself has a backslash before it; a dict renames without "
                 "regular expressions",
             ) from None
-    return tuple((pattern, new) for pattern, new in rename)
+    return tuple(found)
 
 
 def pattern_of(name: str) -> str:

@@ -345,6 +345,33 @@ class TestRestoring:
         with pytest.raises(MismatchError, match="belongs to other parameter groups"):
             second.restore(path)
 
+    @pytest.mark.parametrize("way", ["numbers", "names", "flat"])
+    @pytest.mark.parametrize(
+        "selection",
+        [
+            {"ignore": "optimizer/param_groups"},
+            {"only": ["model", "optimizer/state"]},
+            {"rename": lambda name: None if "param_groups" in name else name},
+        ],
+        ids=["ignore", "only", "function"],
+    )
+    def test_groups_that_are_left_out_may_be_others(self, tmp_path, way, selection):
+        first = program(OPTIMIZERS["adamw"], groups=two_groups)
+        first.optimizer.param_groups[1]["lr"] = 0.03
+        step(first.model, first.optimizer)
+        second = program(OPTIMIZERS["adamw"], lr=0.7, seed=9)
+        second.restore(saved(tmp_path / "dcp", state_of(first, way)), **selection).expect_partial()
+        assert second.optimizer.param_groups[0]["lr"] == 0.7
+        for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
+            assert torch.equal(first.optimizer.state[one]["exp_avg"], second.optimizer.state[other]["exp_avg"])
+
+    def test_state_of_other_groups_by_positions_in_another_order_is_refused(self, tmp_path):
+        first = program(OPTIMIZERS["adamw"], groups=lambda model: two_groups(model, (1, 0)))
+        step(first.model, first.optimizer)
+        path = saved(tmp_path / "dcp", state_of(first, "numbers"))
+        with pytest.raises(MismatchError, match="belongs to other parameter groups"):
+            program(OPTIMIZERS["adamw"]).restore(path, ignore="optimizer/param_groups")
+
     def test_different_hyperparameters_in_one_live_group_are_refused(self, tmp_path):
         first = program(OPTIMIZERS["adamw"], groups=two_groups)
         first.optimizer.param_groups[1]["lr"] = 0.03

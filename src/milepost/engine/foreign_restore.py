@@ -21,7 +21,7 @@ from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated, Translation, as_compared
 from milepost.errors import MilepostError, MismatchError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
-from milepost.foreign.graph import WRAPPERS
+from milepost.foreign.graph import WRAPPERS, Changes
 from milepost.foreign.items import Item, walked
 from milepost.foreign.optimizers import GROUPS, STATE, is_optimizer_state, names_of_parameters
 from milepost.graph.contract.operation import Operation
@@ -35,6 +35,8 @@ from milepost.graph.traversal import walk
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
 _STATE: Final = re.compile(r"(?:^|[/.])state[/.]")
 """Names of the state of a PyTorch optimizer."""
+_PARAMETERS: Final = re.compile(rf"/{GROUPS}/\d+/params/\d+\Z")
+"""Names of what says which parameters a group has."""
 _MOST_LISTED: Final = 5
 _KEPT: Final = "not in the file; the live value stays, and load_state_dict of PyTorch accepts this too"
 
@@ -175,7 +177,8 @@ def foreign_restoration(
         names = _Names(reader, live, translation, live_names)
         left_out = reader.rename(names) if translation.renames else []
         ignores = translation.ignores if translation.ignores_any else None
-        builder = GraphBuilder(reader, live, ignores, names.settings_away, names.of_parameters)
+        changes = Changes(ignores, names.settings_away, names.without_groups, names.of_parameters)
+        builder = GraphBuilder(reader, live, changes)
         graph, left_out = builder.build(), [*left_out, *builder.ignored]
         if translation.rename and builder.optimizers and not names.by_names:
             names.check_order(live)
@@ -227,6 +230,7 @@ class _Names:
     Attributes:
         away: The keys of the values that ``rename`` leaves out.
         settings_away: Those of them that are hyperparameters of optimizers of which anything else is taken.
+        without_groups: The paths of live optimizers of which only state is taken.
         by_names: The state of optimizers that the file has by the names of parameters, if ``rename`` is given.
     """
 
@@ -236,7 +240,8 @@ class _Names:
         self._translation = translation
         self._dotted = reader.origin.dotted
         self.away: list[str] = []
-        self.settings_away: list[str] = []
+        self.settings_away: frozenset[str] = frozenset()
+        self.without_groups: list[str] = []
         self._names: dict[str, str | None] = {}
         self._whole: set[str] = set()
         self.by_names = _StateByNames(reader.root if translation.rename else None)
@@ -272,13 +277,16 @@ class _Names:
                 needed.add(owner)
             else:
                 self._left_alone.update((as_compared(each), key) for each in (name, *self._other_names(name, owner)))
-        for owner in needed & groups.keys():
-            self._names |= groups[owner]
+        for owner in needed:
+            of_groups = groups.get(owner, {})
+            self._names |= of_groups
+            if not any(translation.takes(name) for name in of_groups.values() if not _PARAMETERS.search(name)):
+                self.without_groups.append(owner.removesuffix("/"))
         for origin, owner in origins.items() if self.away else ():
             if owner in needed and owner in self._with_settings:
                 away = [key for key in self.away if key.startswith(f"{origin}{GROUPS}")]
                 self._names |= {key: f"{owner}{key[len(origin) :]}" for key in away}
-                self.settings_away += away
+                self.settings_away |= frozenset(away)
         self._variables_away = frozenset(map(as_compared, self.away))
 
     def __call__(self, key: str) -> str | None:

@@ -36,7 +36,7 @@ from milepost.foreign.keras_variables import (
     variables_of,
 )
 from milepost.foreign.opaque import Name
-from milepost.foreign.optimizers import STATE, OptimizerState, is_optimizer_state
+from milepost.foreign.optimizers import GROUPS, STATE, OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
 from milepost.foreign.reader import ForeignReader, as_value, is_value
 from milepost.foreign.rebuilt import METADATA, kind_of, refusal
@@ -97,15 +97,29 @@ class _Draft:
         self.slots: list[SlotReference] = []
 
 
+class Changes(NamedTuple):
+    """What a program changes between a file and its live objects.
+
+    Attributes:
+        ignores: Whether the live object at a path takes nothing, by whichever of its names the file has it. None if none is ignored.
+        away: The keys of hyperparameters of optimizers that are left out.
+        without_groups: The paths of live optimizers that take no hyperparameters.
+        parameters: If values have new names: returns paths from the root that live parameters may have, given their names in the state of an optimizer.
+    """
+
+    ignores: Callable[[str], bool] | None = None
+    away: Collection[str] = ()
+    without_groups: Collection[str] = ()
+    parameters: Callable[[Sequence[str]], Iterable[Iterable[str]]] = lambda names: ()
+
+
 class GraphBuilder:
     """Makes the object graph of one file for one set of live objects.
 
     Args:
         reader: The open file. Values are added to it in the form that objects take.
         live: The live objects. Their root corresponds to the root of the file.
-        ignores: Whether the live object at a path takes nothing, by whichever of its names the file has it.
-        away: The keys of hyperparameters of optimizers that are left out.
-        parameters: If values have new names: returns paths from the root that live parameters may have, given their names in the state of an optimizer.
+        changes: What the program changes between them.
 
     Attributes:
         ignored: The keys of values for such objects, and those that are away.
@@ -119,18 +133,9 @@ class GraphBuilder:
         variables: The paths of the live parameters that have slot variables, by node.
     """
 
-    def __init__(
-        self,
-        reader: ForeignReader,
-        live: LiveGraph,
-        ignores: Callable[[str], bool] | None = None,
-        away: Collection[str] = (),
-        parameters: Callable[[Sequence[str]], Iterable[Iterable[str]]] = lambda names: (),
-    ) -> None:
-        self._ignores = ignores
-        self._away = frozenset(away)
-        self._parameters = parameters
-        self.ignored = list(away)
+    def __init__(self, reader: ForeignReader, live: LiveGraph, changes: Changes = Changes()) -> None:  # noqa: B008 - it is frozen
+        self._ignores, self._away, self._without_groups, self._parameters = changes
+        self.ignored = list(self._away)
         self._reader = reader
         self._live = live
         self._edges = [{edge.name: edge.node for edge in edges} for edges in live.edges]
@@ -543,7 +548,8 @@ class GraphBuilder:
 
     def _add_optimizer(self, node: int, live: int, item: Item) -> None:
         optimizer = self._live.objects[live]
-        state = OptimizerState(item, optimizer, self._find)
+        takes_groups = self._live.paths[live] not in self._without_groups
+        state = OptimizerState(item, optimizer, self._find, takes_groups=takes_groups)
         self.optimizers.add(node)
         for saved, parameter in state.parameters.items():
             variable = self._numbers.get(id(parameter))
@@ -555,7 +561,25 @@ class GraphBuilder:
         for name, child in item.children.items():
             if name not in ("state", "param_groups"):
                 draft.children[name] = self._add(child, self._edges[live].get(name))
-        groups = draft.children["param_groups"] = self._new(self._edges[live].get("param_groups"))
+        if state.has_groups:
+            self._add_groups(node, live, state)
+        elif GROUPS in item.children:
+            self.ignored += [each.key for each in walked(item.children[GROUPS]) if each.is_leaf]
+        for name, values in state.common().items():
+            self._add_values(draft.children.setdefault(name, self._new(None)), values)
+        for parameter, name, values, hints in state.slots():
+            variable = self._numbers.get(id(parameter))
+            slot = self._new(None)
+            self._add_values(slot, values)
+            self._drafts[slot].hints = encode(hints)
+            if variable is not None:
+                draft.slots.append(SlotReference(self._node_of(variable), name, slot))
+                self.variables[self._node_of(variable)] = self._live.paths[variable]
+            # Otherwise the checkpoint does not hold the parameter, and a report lists its state as unexpected.
+
+    def _add_groups(self, node: int, live: int, state: OptimizerState) -> None:
+        """Adds the hyperparameters of an optimizer."""
+        groups = self._drafts[node].children["param_groups"] = self._new(self._edges[live].get("param_groups"))
         for position, settings in enumerate(state.settings(self._away)):
             group = self._drafts[groups].children[str(position)] = self._new(None)
             self.optimizers.add(group)
@@ -569,17 +593,6 @@ class GraphBuilder:
                 setting = self._drafts[group].children[name] = self._new(None)
                 self._add_values(setting, values)
                 self.notes.update((key, _BY_DEFAULT) for key, _ in values.values())
-        for name, values in state.common().items():
-            self._add_values(draft.children.setdefault(name, self._new(None)), values)
-        for parameter, name, values, hints in state.slots():
-            variable = self._numbers.get(id(parameter))
-            slot = self._new(None)
-            self._add_values(slot, values)
-            self._drafts[slot].hints = encode(hints)
-            if variable is not None:
-                draft.slots.append(SlotReference(self._node_of(variable), name, slot))
-                self.variables[self._node_of(variable)] = self._live.paths[variable]
-            # Otherwise the checkpoint does not hold the parameter, and a report lists its state as unexpected.
 
     def _find(self, names: Sequence[str], wanted: set[int]) -> dict[str, Any]:
         """Live parameters by the names that one live module has for them, or had before they were renamed; see `optimizers.Find`."""

@@ -42,6 +42,7 @@ STATE: Final = "state"
 GROUPS: Final = "param_groups"
 _PARAMETERS: Final = "params"
 _MOST_LISTED: Final = 5
+_OR_IGNORE: Final = "or leave out its param_groups, or all of it, with ignore"
 _INTEGER_STEPS: Final = frozenset({"SparseAdam", "LBFGS", "Optimizer"})
 _NOW_TENSORS: Final = frozenset({"step", "mu_product", "eta", "mu"})
 """State of a parameter that was a number before PyTorch 1.12 or 2.0, and is a tensor now."""
@@ -92,16 +93,18 @@ class OptimizerState:
         item: The saved state.
         optimizer: The live optimizer.
         find: Finds parameters by name.
+        takes_groups: Whether the live optimizer takes hyperparameters. If not, its groups may be others.
 
     Attributes:
         parameters: The live parameters, by the names or positions that the file has for them.
+        has_groups: Whether the saved groups are those of the live optimizer.
 
     Raises:
         MismatchError: The live optimizer has other parameter groups, or other parameters.
         UnsupportedError: A group in the file does not list its parameters.
     """
 
-    def __init__(self, item: Item, optimizer: Any, find: Find) -> None:
+    def __init__(self, item: Item, optimizer: Any, find: Find, *, takes_groups: bool = True) -> None:
         self._item = item
         self._optimizer = optimizer
         self._steps_are_tensors = any(
@@ -109,14 +112,15 @@ class OptimizerState:
             for kind in type(optimizer).__mro__
         ) and not any(kind.__name__ in ("SparseAdam", "LBFGS") for kind in type(optimizer).__mro__)
         live = [list(group[_PARAMETERS]) for group in optimizer.param_groups]
-        if _is_flat(item.value):
-            self._groups = _flat_groups(item, live, find)
-        else:
-            saved = [_positions(group, item.key) for group in item.value[GROUPS]]
-            if any(isinstance(each, str) for positions in saved for each in positions):
-                self._groups = _named_groups(item, saved, live, find)
-            else:
-                self._groups = _numbered_groups(item, saved, live)
+        try:
+            self._groups = _groups(item, live, find)
+            self.has_groups = True
+        except MismatchError:
+            parameters = None if takes_groups else _in_other_groups(item, live, find)
+            if parameters is None:
+                raise
+            self._groups = [_Group(item.key, {}, parameters)]
+            self.has_groups = False
         self.parameters = {name: each for group in self._groups for name, each in group.parameters.items()}
 
     def settings(self, away: Collection[str] = ()) -> list[dict[str, Values]]:
@@ -215,13 +219,41 @@ def _numbered_groups(item: Item, saved: list[list[Any]], live: list[list[Any]]) 
             key=item.key,
             expected=f"groups of {', '.join(str(len(each)) for each in live)} parameters, as the live optimizer has",
             found=f"groups of {', '.join(str(len(each)) for each in saved)} parameters",
-            remedy="make the optimizer with the parameters of the one that was saved, in the same order",
+            remedy=f"make the optimizer with the parameters of the one that was saved, in the same order; {_OR_IGNORE}",
         )
     groups = []
     for number, (positions, parameters) in enumerate(zip(saved, live, strict=True)):
         group = item.children[GROUPS].children[str(number)]
         groups.append(_Group(group.key, group.children, dict(zip(map(str, positions), parameters, strict=True))))
     return groups
+
+
+def _groups(item: Item, live: list[list[Any]], find: Find) -> list[_Group]:
+    if _is_flat(item.value):
+        return _flat_groups(item, live, find)
+    saved = [_positions(group, item.key) for group in item.value[GROUPS]]
+    if any(isinstance(each, str) for positions in saved for each in positions):
+        return _named_groups(item, saved, live, find)
+    return _numbered_groups(item, saved, live)
+
+
+def _in_other_groups(item: Item, live: list[list[Any]], find: Find) -> dict[str, Any] | None:
+    """The parameters of all live groups, by their names or positions in the file, if its groups are others. None if the shapes of the state at
+    some positions tell that they are in another order, or do not tell it."""
+    names = names_of_parameters(item)
+    if names:
+        return {name: each for group in _found(item, names, live, find) for name, each in group.items()}
+    positions = [str(each) for group in item.value[GROUPS] for each in _positions(group, item.key)]
+    parameters = [each for group in live for each in group]
+    if len(positions) != len(parameters):
+        return None
+    state = item.children[STATE].children if STATE in item.children else {}
+    for position, parameter in zip(positions, parameters, strict=True):
+        shape = tuple(parameter.shape)
+        values = [each.value for each in state[position].children.values()] if position in state else []
+        if values and not any(isinstance(each, Stored) and each.spec.shape == shape for each in values):
+            return None
+    return dict(zip(positions, parameters, strict=True))
 
 
 def _named_groups(item: Item, saved: list[list[Any]], live: list[list[Any]], find: Find) -> list[_Group]:
@@ -235,7 +267,7 @@ def _named_groups(item: Item, saved: list[list[Any]], live: list[list[Any]], fin
                 key=item.key,
                 expected="a group of " + _listed(list(parameters)) + ", as the live optimizer has",
                 found="groups of " + ", ".join(str(len(each)) for each in saved) + " other parameters",
-                remedy="make the optimizer with the groups of the one that was saved",
+                remedy=f"make the optimizer with the groups of the one that was saved; {_OR_IGNORE}",
             )
         group = item.children[GROUPS].children[str(number)]
         groups.append(_Group(group.key, group.children, parameters))
@@ -257,7 +289,7 @@ def _flat_groups(item: Item, live: list[list[Any]], find: Find) -> list[_Group]:
                     key=f"{item.key}/{prefix}{name}",
                     expected=f"those of {first_name!r:.80}: {_plain(first)!s:.200}",
                     found=f"{_plain(each)!s:.200}",
-                    remedy="make the optimizer with the groups of the one that was saved",
+                    remedy=f"make the optimizer with the groups of the one that was saved; {_OR_IGNORE}",
                 )
         groups.append(_Group(f"{item.key}/{prefix}{first_name}", first, parameters))
     return groups

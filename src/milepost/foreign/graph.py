@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.adapters.packed import PackedAdapter
+from milepost.bundle.equality import are_equal
 from milepost.bundle.memory import Array
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
 from milepost.foreign.items import ROOT, Item, levels, packable, walked
@@ -211,7 +212,7 @@ class GraphBuilder:
         node = self._new(live)
         adapter = None if live is None else self._live.adapters[live]
         item = self._without_levels(item, live, adapter)
-        if self._reader.packs and adapter is not None and "loads_saved" in adapter.overrides:
+        if self._reader.origin.dotted and adapter is not None and "loads_saved" in adapter.overrides:
             self.versions[node] = self._versions_of(item)
         keras = self._reader.keras
         if keras is not None and live is not None and item.children:
@@ -358,10 +359,12 @@ class GraphBuilder:
                 continue
             variable = variables.get(child.key) if isinstance(child.value, Stored) else None
             number = None if variable is None else self._numbers.get(id(variable))
-            if number is not None and not self._contradicts(child, number):  # Keras has a variable of two objects twice
-                if not self._drafts[place := self._node_of(number)].values:
+            if number is not None:  # Keras has a variable of two objects twice
+                values = self._drafts[place := self._node_of(number)].values
+                if not values:
                     self._add_leaf(place, child)
-                continue
+                if not values or are_equal(self._reader, values[0].key, child.key):
+                    continue
             if isinstance(child.value, Stored):
                 # a child of no other node, since no object can take it later by a name of the file
                 self._add_leaf(self._new(None), child)

@@ -6,10 +6,12 @@ processes of their own would have: none may rely on the order of a set.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -237,7 +239,12 @@ def settings(**more: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    """A port of this machine that nobody uses now.
+
+    It is below those that systems give to whoever asks for any: one of these could be given away before a program uses it.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as free, contextlib.suppress(OSError):  # somebody uses it
+            free.bind(("127.0.0.1", port))
+            return port

@@ -1,6 +1,5 @@
 """Arrays of several processes, each of which saves and restores alone."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,14 +8,14 @@ import pytest
 
 pytest.importorskip("jax")
 
+from tests.several.programs import free_port  # noqa: E402
+
 ROOT = Path(__file__).parents[3]
 WHOLE = str(list(range(8)))
 
 
 def test_replicated_arrays_are_saved_and_restored_and_spread_ones_refused(tmp_path):
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.adapters.jax.process", str(number), str(port), str(tmp_path)],

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("jax")
 
-from tests.several.programs import free_port  # noqa: E402
+from tests.several.programs import free_port
 
 ROOT = Path(__file__).parents[3]
 WHOLE = str(list(range(8)))

@@ -32,11 +32,12 @@ from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.foreign.items import walked
-from milepost.foreign.rebuilt import METADATA, refusal
+from milepost.foreign.rebuilt import METADATA, Size, of_kind, refusal
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import strides_of
 from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, values_of
 from milepost.graph.all_names import version_of
+from milepost.graph.frameworks import import_adapters
 from milepost.graph.hints import decode
 from milepost.graph.keys import STATE_DICT, VARIABLE_VALUE, unescape
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
@@ -48,6 +49,7 @@ from milepost.graph.trees.structure import NAMED_TUPLE, make_tuple, named_tuple_
 from milepost.plain_state.arrays import Padding
 from milepost.plain_state.decoding import unpack
 from milepost.plain_state.encoding import TEXT
+from milepost.plain_state.kinds import OfKind, kinds
 from milepost.plain_state.part import PLAIN_PART, accounts_in, is_plain_state, is_state_of_object
 from milepost.storage import Storage
 from milepost.storage.checked import checked
@@ -224,6 +226,8 @@ def tree_of(
     told: Reporter | None = None,
     all_named: Callable[..., object] = _no_warning,
     beside: Beside | None = None,
+    *,
+    made: bool = True,
 ) -> Any:
     """The contents of an open checkpoint as a tree.
 
@@ -233,6 +237,7 @@ def tree_of(
         make_array: Returns the array for a tensor.
         told: Counts the progress.
         beside: As for `_loaded`.
+        made: Whether element types and the like in a file of PyTorch are made, if PyTorch is imported. Otherwise they are text and tuples.
         all_named: Is called with the reader, and with ``dotted`` as for ``new_name``, when all values have their names.
 
     Raises:
@@ -251,7 +256,7 @@ def tree_of(
             reader.rename(partial(new_name, dotted=reader.origin.dotted))
             all_named(reader, dotted=reader.origin.dotted)
         with in_one_stage(told, saved_sizes(reader, _keys_of_foreign(reader))):
-            return _foreign(reader, make)
+            return _foreign(reader, make, made=made)
     graph = read_object_graph(reader)
     if graph is None:
         named = {key: key if new_name is None else new_name(key) for key in reader.keys()}  # noqa: SIM118 - a reader is not a mapping
@@ -398,10 +403,22 @@ def _keys_of_foreign(reader: ForeignReader) -> Iterator[str]:
     yield from {id(item.value): item.key for item in walked(reader.root) if isinstance(item.value, Stored)}.values()
 
 
-def _foreign(reader: ForeignReader, make: _Make) -> Any:
+def _of_pytorch(value: OfKind, *, made: bool) -> Any:
+    """A value of PyTorch, such as an element type; text or a tuple if PyTorch is not imported, or has no such value."""
+    plain = value.plain
+    if made:
+        import_adapters()
+    kind = kinds.get(value.kind) if made else None
+    if kind is not None:
+        with suppress(Exception):
+            return kind.from_plain(plain)
+    return tuple(plain) if isinstance(plain, list) else plain
+
+
+def _foreign(reader: ForeignReader, make: _Make, *, made: bool) -> Any:
     """The contents of a file of another library, with arrays instead of the tensors in the file."""
     arrays: dict[int, Any] = {}
-    made: dict[int, Any] = {}
+    found: dict[int, Any] = {}
     pending = [(reader.root, False)]
     while pending:
         item, is_ready = pending.pop()
@@ -411,22 +428,23 @@ def _foreign(reader: ForeignReader, make: _Make) -> Any:
                 strides = strides_of(value)
                 hints = {} if strides is None else {STRIDES: np.array(strides, np.int64)}
                 arrays[id(value)] = make(item.key, VARIABLE_VALUE, hints)
-            made[id(item)] = arrays[id(value)]
+            found[id(item)] = arrays[id(value)]
         elif item.opaque is not None and item.is_unread:
             error = refusal(item.opaque).with_context(key=item.key, file=reader.prefix)
             error.remedy = f"leave it out, with ignore={item.key!r}"
             raise error
-        elif not isinstance(value, (Mapping, list, tuple)):
-            made[id(item)] = value
+        elif not isinstance(value, (Mapping, list, tuple)) or isinstance(value, Size):
+            known = of_kind(value)
+            found[id(item)] = value if known is None else _of_pytorch(known, made=made)
         elif not is_ready:
             pending += [(item, True), *((each, False) for each in item.members)]
         else:
-            members = [made[id(each)] for each in item.members]
+            members = [found[id(each)] for each in item.members]
             if isinstance(value, Mapping):
-                made[id(item)] = dict(zip(value, members, strict=True))
+                found[id(item)] = dict(zip(value, members, strict=True))
             else:
-                made[id(item)] = members if isinstance(value, list) else tuple(members)
-    return made[id(reader.root)]
+                found[id(item)] = members if isinstance(value, list) else tuple(members)
+    return found[id(reader.root)]
 
 
 class _Objects:

@@ -76,9 +76,8 @@ def _write_tree(target: str, reader: BundleReader, names: Naming, most: int | No
     options = CheckpointOptions()
     if most is not None:
         options.experimental_sharding_callback = MaxShardSizePolicy(most)
-    return checkpoint_files(
-        save(target, _with_arrays(tree_of(reader, _Read(names, unread), make), reader.origin.tensors), options)
-    )
+    tree = tree_of(reader, _Read(names, unread), make, made=False)
+    return checkpoint_files(save(target, _with_arrays(tree, reader.origin.tensors), options))
 
 
 class _Read:

@@ -19,6 +19,7 @@ from milepost.conversion.keras_names import KerasNames, keras_names
 from milepost.conversion.names import GivenNames, Naming, NewNames
 from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, planned
+from milepost.conversion.torch_pickle import holds_stream
 from milepost.engine.arguments import wrong
 from milepost.engine.load import nones_of, open_any
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
@@ -55,6 +56,8 @@ class Conversion:
         not_carried_over: What the checkpoint has beside values and the format has no place for.
         flattened: Whether lists and dicts inside each other have become parts of names, since the format has names only.
         rounded: By name, the largest relative error of each tensor whose numbers were rounded by ``dtype``.
+        streams: The names of values in a file of PyTorch that hold an `io.BytesIO`. ``torch.load`` reads such a file with ``weights_only=False``, or
+            after ``torch.serialization.add_safe_globals([io.BytesIO])``.
     """
 
     source: str
@@ -67,6 +70,7 @@ class Conversion:
     not_carried_over: Sequence[str] = ()
     flattened: bool = False
     rounded: dict[str, float] = field(default_factory=dict)
+    streams: Sequence[str] = ()
 
 
 def convert(
@@ -299,6 +303,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         _not_carried_over(reader, export, wanted.format, with_assets),
         wanted.format in _OF_NAMES and _is_nested(reader) and any("/" in tensor.name for tensor in export.tensors),
         {tensor.name: tensor.rounded for tensor in export.tensors if tensor.rounded},
+        [tensor.name for tensor in export.tensors if tensor.is_state and holds_stream(tensor.state)],
     )
 
 
@@ -335,7 +340,7 @@ def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets
         beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
         found += [what for key, what in beside if key in reader]
     swapped = {tensor.key for tensor in export.tensors}.intersection(export.swapped)
-    if swapped and (to != CHECKPOINT or isinstance(reader, ForeignReader)):
+    if swapped and (to != CHECKPOINT or not reader.origin.is_checkpoint):
         found.append(
             f"the byte order of arrays, which get that of this machine: {_listed(sorted(map(name_of, swapped)))}"
         )

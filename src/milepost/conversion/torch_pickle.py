@@ -52,6 +52,7 @@ class Pickled:
 
     Attributes:
         arrays: The elements of the tensors in plain state, whose storages have the numbers after these.
+        kept: What was written and may be written again, so that no identity is used for something else.
     """
 
     def __init__(self, storages: Mapping[str, int] | None = None) -> None:
@@ -59,7 +60,7 @@ class Pickled:
         self._storages = storages or {}
         self._parts = [b"\x80\x02"]
         self._memo: dict[str | int, int] = {}
-        self._kept: list[Any] = []  # so that no identity is used again
+        self.kept: list[Any] = []
 
     def state_dict(self, values: Sequence[Exported], versions: Mapping[str, int]) -> bytes:
         """A whole ``state_dict``.
@@ -122,7 +123,7 @@ class Pickled:
 
     def _remember(self, value: Any) -> None:
         """Notes that a name, or an object by its identity, was written."""
-        self._kept.append(value)
+        self.kept.append(value)
         number = self._memo[value if isinstance(value, str) else id(value)] = len(self._memo)
         self._put(b"r" + struct.pack("<I", number))
 
@@ -223,6 +224,8 @@ class Pickled:
             self._call("torch", "Size", tuple(plain))
         elif value.kind == "torch.device" and isinstance(plain, str):
             self._call("torch", "device", plain)
+        elif value.kind == "torch.layout" and isinstance(plain, str):
+            self._call("torch.serialization", "_get_layout", f"torch.{plain}")
         elif value.kind == "torch.dtype" and plain in DTYPES:
             self._name("torch", plain)
         else:
@@ -271,6 +274,13 @@ class Pickled:
         if not typed:
             self._name("torch", spec.dtype.name)
         self._put(b"tR")
+
+
+def holds_stream(value: Any) -> bool:
+    """Whether plain state holds an `io.BytesIO`."""
+    pickled = Pickled()
+    pickled.add(value)
+    return any(isinstance(each, io.BytesIO) for each in pickled.kept)
 
 
 _FORMS: Final[dict[type, Callable[[Pickled, Any], None]]] = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.foreign.opaque import Name, Opaque
-from milepost.foreign.rebuilt import Symbol, refusal, stream_of
+from milepost.foreign.rebuilt import Symbol, of_kind, refusal, stream_of
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import strides_of
 from milepost.plain_state.encoding import DEEPEST, pack
@@ -72,8 +72,9 @@ class _Replaced:
             return self._tensor(value)
         if isinstance(value, (Opaque, Name)):
             return self._object(value, key, depth)
-        if isinstance(value, Symbol):
-            return OfKind(value.kind, value.name)
+        known = of_kind(value)
+        if known is not None:
+            return known
         if isinstance(value, Mapping):
             pairs = [
                 (

@@ -28,6 +28,7 @@ from milepost.foreign.torch_tensors import (
     unknown_storage,
 )
 from milepost.plain_state.keys import KeyCheck
+from milepost.plain_state.kinds import OfKind
 
 METADATA: Final = "_metadata"
 _NEW: Final = "__newobj__"
@@ -50,7 +51,7 @@ class Symbol(str):
     """A device, an element type or a layout, by its name.
 
     Attributes:
-        kind: Its registered kind in plain state; empty if it has none.
+        kind: Its registered kind in plain state.
     """
 
     __slots__ = ()
@@ -74,6 +75,26 @@ class _Device(Symbol):
 
     __slots__ = ()
     kind = "torch.device"
+
+
+class _MemoryLayout(Symbol):
+    """A layout."""
+
+    __slots__ = ()
+    kind = "torch.layout"
+
+
+class Size(tuple[Any, ...]):
+    """A `torch.Size`."""
+
+    __slots__ = ()
+
+
+def of_kind(value: Any) -> OfKind | None:
+    """What stands for a value of PyTorch that is neither a tensor nor plain in plain state; None for all others."""
+    if isinstance(value, Symbol):
+        return OfKind(value.kind, value.name)
+    return OfKind("torch.Size", list(value)) if isinstance(value, Size) else None
 
 
 def unreadable(dtype: str) -> Opaque:
@@ -288,7 +309,7 @@ def _collection(kind: type[Any]) -> Callable[..., Any]:
     def make(*arguments: Any) -> Any:
         if len(arguments) > 1 or (arguments and not isinstance(arguments[0], (list, tuple, dict, set, frozenset))):
             raise TypeError(f"no {kind.__name__}")
-        if kind is tuple or not arguments or isinstance(arguments[0], (dict, set, frozenset)):
+        if issubclass(kind, tuple) or not arguments or isinstance(arguments[0], (dict, set, frozenset)):
             return kind(*arguments)
         if kind is not OrderedDict:
             return kind(as_keys(arguments[0], KeyCheck()))
@@ -328,7 +349,7 @@ def _device(kind: Any, index: Any = None) -> _Device:
 def _layout(name: Any) -> Symbol:
     if not isinstance(name, str):
         raise TypeError("no layout")
-    return Symbol(name)
+    return _MemoryLayout(name)
 
 
 _MAKERS: Final[dict[tuple[str, ...], Callable[..., Any]]] = {
@@ -339,7 +360,7 @@ _MAKERS: Final[dict[tuple[str, ...], Callable[..., Any]]] = {
     ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
     ("torch.nn.parameter", "Parameter"): _parameter,
     ("torch._tensor", "_rebuild_from_type_v2"): _from_type,
-    ("torch", "Size"): _collection(tuple),
+    ("torch", "Size"): _collection(Size),
     ("torch", "device"): _device,
     ("torch.serialization", "_get_layout"): _layout,
     _EMPTY_DICTS: _collection(OrderedDict),

@@ -1,4 +1,4 @@
-"""Sizes, element types and devices of PyTorch as parts of plain state."""
+"""Sizes, element types, devices and layouts of PyTorch as parts of plain state."""
 
 from __future__ import annotations
 
@@ -16,8 +16,21 @@ def _dtype(name: Any) -> torch.dtype:
     return dtype
 
 
+def _layout(name: Any) -> torch.layout:
+    layout = vars(torch).get(name)
+    if not isinstance(layout, torch.layout):
+        raise TypeError(f"{name!r} is not a layout")
+    return layout
+
+
 register_kind("torch.Size", lambda value: type(value) is torch.Size, list, torch.Size)
 register_kind(
     "torch.dtype", lambda value: isinstance(value, torch.dtype), lambda value: str(value).removeprefix("torch."), _dtype
 )
 register_kind("torch.device", lambda value: isinstance(value, torch.device), str, torch.device)
+register_kind(
+    "torch.layout",
+    lambda value: isinstance(value, torch.layout),
+    lambda value: str(value).removeprefix("torch."),
+    _layout,
+)

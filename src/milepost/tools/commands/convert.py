@@ -201,6 +201,7 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool, wi
                 "not_carried_over": list(done.not_carried_over),
                 "flattened": done.flattened,
                 "rounded": done.rounded,
+                "streams": list(done.streams),
                 "unused_names": list(unused),
             }
         )
@@ -212,6 +213,11 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool, wi
     )
     if done.not_carried_over:
         note(f"not carried over: {', '.join(map(shown, done.not_carried_over))}")
+    if done.streams:
+        note(
+            f"torch.load needs weights_only=False, or torch.serialization.add_safe_globals([io.BytesIO]), because of "
+            f"{', '.join(map(shown, done.streams))}"
+        )
     if done.flattened:
         note(_flattened(done, with_part=with_part))
     if done.unwanted:

@@ -7,7 +7,7 @@ Printed are, for all modules together:
 - *stores*: names at the level of a module for something that is changed while a program runs: an empty list, dict or set, a weak table,
   a context variable, a value of each thread, or a counter;
 - *questions which reader*: places that ask whether an open file is of a certain class of reader;
-- *public names*: what ``__all__`` of the modules that the reference describes has;
+- *public names*: what ``__all__`` of the modules that the reference describes has, each name once;
 - *widest folder*: the most modules that one folder has itself, without ``__init__.py``.
 
 ``--list`` prints where the stores and the questions are, too.
@@ -21,6 +21,7 @@ import io
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +38,10 @@ _TABLES: Final = frozenset(
     }
 )
 """What makes a store if it is called with nothing, or with no more than a name and a first value."""
-_PUBLIC: Final = ("accelerate", "ignite", "jax", "keras", "lightning", "testing/__init__", "tf_keras", "transformers")
+_PUBLIC: Final = (
+    *("accelerate", "adapters/__init__", "coordination/__init__", "ignite", "jax", "keras", "lightning"),
+    *("retention/__init__", "storage/__init__", "testing/__init__", "tf_keras", "transformers"),
+)
 """The modules beside the package itself that the reference describes."""
 _WITHOUT_CODE: Final = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
@@ -108,11 +112,12 @@ def questions(tree: ast.Module) -> Iterator[int]:
             yield node.lineno
 
 
-def _named(module: str) -> int:
+def _named(module: str) -> list[str]:
     tree = ast.parse((SOURCES / f"{module}.py").read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
-            return len(ast.literal_eval(node.value))
+            names: list[str] = ast.literal_eval(node.value)
+            return names
     raise ValueError(f"{module} has no __all__")
 
 
@@ -132,9 +137,9 @@ def main() -> None:
         places["stores"] += [f"{name}: {each}" for each in stores(tree)]
         places["questions which reader"] += [f"{name}:{each}" for each in questions(tree)]
         folders[path.parent.relative_to(SOURCES).as_posix()] += path.name != "__init__.py"
-    for what, each in places.items():
-        found[what] = len(each)
-    found["public names"] = len(milepost.__all__) + sum(map(_named, _PUBLIC))
+    for what, where in places.items():
+        found[what] = len(where)
+    found["public names"] = len({*milepost.__all__, *chain.from_iterable(map(_named, _PUBLIC))})
     (widest, count), *_ = folders.most_common(1)
     for what, number in found.items():
         print(f"{what:<24} {number:>7,}")

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from milepost.engine.report import Outcome as Outcome
     from milepost.engine.report import Report as Report
     from milepost.engine.sharding import MaxShardSizePolicy as MaxShardSizePolicy
-    from milepost.engine.sharding import ShardByTaskPolicy as ShardByTaskPolicy
     from milepost.engine.sharding import ShardingPolicy as ShardingPolicy
     from milepost.engine.state_file import CheckpointState as CheckpointState
     from milepost.engine.state_file import get_checkpoint_state as get_checkpoint_state
@@ -115,7 +114,7 @@ _MODULES: Final = {
     "milepost.engine.progress": ["Progress"],
     "milepost.engine.removal": ["remove_checkpoint"],
     "milepost.engine.report": ["Entry", "Outcome", "Report"],
-    "milepost.engine.sharding": ["MaxShardSizePolicy", "ShardByTaskPolicy", "ShardingPolicy"],
+    "milepost.engine.sharding": ["MaxShardSizePolicy", "ShardingPolicy"],
     "milepost.engine.state_file": ["CheckpointState", "get_checkpoint_state", "update_checkpoint_state"],
     "milepost.engine.status": ["CheckpointLoadStatus", "InitializationOnlyStatus", "LoadStatus", "NameBasedStatus"],
     "milepost.errors": [
@@ -157,6 +156,8 @@ _IMPORTED: Final = frozenset(
     }
 )
 """Public modules that a program imports by their names."""
+_FORMER: Final = {"ShardByTaskPolicy": "; leave experimental_sharding_callback out, which does the same"}
+"""What to write instead of names that are gone. From the first release on, names are deprecated first."""
 
 __all__ = sorted(_MODULE_OF)
 
@@ -165,7 +166,7 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULE_OF:
-        hint = f"; write: import {__name__}.{name}" if name in _IMPORTED else ""
+        hint = f"; write: import {__name__}.{name}" if name in _IMPORTED else _FORMER.get(name, "")
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__]
         )

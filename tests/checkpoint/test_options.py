@@ -177,7 +177,7 @@ def test_what_is_no_options_is_refused(prefix, tmp_path, options):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("policy", [3, "task", milepost.ShardByTaskPolicy, lambda tensors: tensors])
+@pytest.mark.parametrize("policy", [3, "task", MaxShardSizePolicy, lambda tensors: tensors])
 def test_what_does_not_say_how_to_shard_is_refused(policy):
     with pytest.raises(milepost.UnsupportedError, match="data files"):
         CheckpointOptions(experimental_sharding_callback=policy)
@@ -204,10 +204,9 @@ def test_any_shard_size_works(prefix, size):
     assert live.v[2, 3] == 11
 
 
-def test_one_shard_for_each_task_is_the_default_by_name(prefix, tmp_path):
-    options = CheckpointOptions(experimental_sharding_callback=milepost.ShardByTaskPolicy())
-    Checkpoint(v=Variable(1.0)).write(prefix, options)
-    assert (tmp_path / "ckpt.data-00000-of-00001").exists()
+def test_a_name_that_is_gone_says_what_to_write_instead():
+    with pytest.raises(AttributeError, match="leave experimental_sharding_callback out"):
+        _ = milepost.ShardByTaskPolicy
 
 
 def test_tensors_are_aligned_so_that_they_can_be_mapped(prefix):

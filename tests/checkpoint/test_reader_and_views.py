@@ -226,7 +226,6 @@ READS = {
     "types": lambda reader: reader.get_variable_to_dtype_map(),
     "objects": lambda reader: reader.objects(),
     "metrics": lambda reader: reader.metrics(),
-    "foreign": lambda reader: reader.foreign,
     "has_tensor": lambda reader: reader.has_tensor("x"),
     "get_tensor": lambda reader: reader.get_tensor("step"),
     "map_tensor": lambda reader: reader.map_tensor("step"),

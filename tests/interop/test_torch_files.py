@@ -281,8 +281,8 @@ class TestNames:
 def test_a_file_of_another_library_belongs_to_no_series(tmp_path):
     status = milepost.load_weights(Net(), saved(tmp_path, Net().state_dict()))
     assert not status.belongs_to_series
-    with pytest.warns(DeprecationWarning, match="belongs_to_series"):
-        assert status.foreign
+    with pytest.raises(AttributeError, match="use belongs_to_series"):
+        _ = status.foreign
 
 
 class TestRenaming:

@@ -12,6 +12,7 @@ public, and an adapter needs no others.
 `restore_child`, `restore_slot`,      restore deferred values; a hook calls them when an object has made a child
 `restore_children`, `is_deferred`
 `Omission`, `Accounted`               what a checkpoint would leave out
+`SavedState`, `LoadedState`           what an object that loads its state by code of its own is given, and has taken
 `DType`, `TensorSpec`, `TensorSlice`  element types, element types with shapes, boxes cut from a tensor
 `StoredTensor`, `PiecewiseArray`,     large values: read box by box, and saved from several pieces of memory
 `Piece`, `PieceSource`, `OnDevice`
@@ -35,6 +36,7 @@ from milepost.errors import (
     UntrackableError,
 )
 from milepost.graph.adapter import ANY_SHAPE, Adapter, Shape, StoredTensor, Value, adapter_of, register, unregister
+from milepost.graph.contract.matching import LoadedState, SavedState
 from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import register_framework
 from milepost.graph.keys import VARIABLE_VALUE
@@ -58,6 +60,7 @@ __all__ = [
     "Adapter",
     "AdapterError",
     "DType",
+    "LoadedState",
     "MismatchError",
     "Omission",
     "OnDevice",
@@ -66,6 +69,7 @@ __all__ = [
     "PieceSource",
     "PiecewiseArray",
     "RefusedError",
+    "SavedState",
     "Shape",
     "Shard",
     "ShardedArray",

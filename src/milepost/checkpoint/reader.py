@@ -136,11 +136,6 @@ class CheckpointReader:
         """The checkpoint's path."""
         return self._opened.prefix
 
-    @property
-    def foreign(self) -> bool:
-        """Whether this is a file of another library, such as PyTorch. It may have no checksums."""
-        return not self._bundle.origin.is_checkpoint
-
     def keys(self) -> list[str]:
         """Every key, sorted."""
         return sorted(self._bundle.keys())

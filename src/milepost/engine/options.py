@@ -31,14 +31,12 @@ class CheckpointOptions:
     """Options of a save or a restore, or of every save and restore of a `CheckpointManager`.
 
     Options can be changed after they are made. Each save and restore takes a copy when it is called. A
-    ``tf.train.CheckpointOptions`` is accepted wherever a `CheckpointOptions` is.
+    ``tf.train.CheckpointOptions`` is accepted wherever a `CheckpointOptions` is; its ``experimental_io_device`` has no effect, since
+    milepost reads and writes files in this process.
 
     Each attribute says whether it is for saves or for restores; the other ignores it.
 
     Attributes:
-        experimental_io_device: No effect. TensorFlow uses it to choose the machine that reads and writes the files;
-            milepost always reads and writes them in this process. It is accepted so that TensorFlow's options can be
-            passed.
         experimental_enable_async_checkpoint: Saves. TensorFlow's earlier name of ``enable_async``, accepted for
             compatibility.
         experimental_write_callbacks: Saves. Functions that take no argument or the path, called in order after each
@@ -47,8 +45,8 @@ class CheckpointOptions:
             Errors are raised by the next call or by ``sync()``. A process that ends waits for the write. The memory of the
             copies is kept for the next asynchronous save of the same `Checkpoint`. A synchronous save gives it back.
         experimental_skip_slot_variables: Restores. Do not restore slot variables, and do not count them in assertions.
-        experimental_sharding_callback: Saves. How to divide a save into data files; by default there is one.
-            TensorFlow's ``MaxShardSizePolicy`` and ``ShardByTaskPolicy`` become milepost's of the same names.
+        experimental_sharding_callback: Saves. How to divide a save into data files; by default there is one for
+            each process. TensorFlow's ``MaxShardSizePolicy`` becomes milepost's, and its ``ShardByTaskPolicy`` the default.
         data_alignment: Saves. Each tensor begins at a multiple of this many bytes, a power of two. With 1, files are byte for byte
             those that TensorFlow writes, unless the save is incremental.
         strict: Saves. Raise an error instead of a warning if the save leaves out something that may be left out on
@@ -103,7 +101,6 @@ class CheckpointOptions:
         True
     """
 
-    experimental_io_device: str | None = None
     experimental_enable_async_checkpoint: bool = False
     experimental_write_callbacks: Sequence[Callable[..., Any]] | None = None
     enable_async: bool = False

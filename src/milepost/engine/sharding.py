@@ -44,15 +44,6 @@ class ShardingPolicy(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardByTaskPolicy:
-    """One shard for each process: with one process, one data file."""
-
-    def assign(self, writes: Sequence[PlannedWrite]) -> tuple[int, list[tuple[int, PlannedWrite]]]:
-        """Assigns every tensor to a data file; see `ShardingPolicy.assign`."""
-        return 1, list(enumerate(writes))
-
-
-@dataclass(frozen=True, slots=True)
 class MaxShardSizePolicy:
     """Fills shards up to a size. A tensor that does not fit is cut along its longest dimension.
 
@@ -114,7 +105,7 @@ _OF_TENSORFLOW: Final = ("ShardByTaskPolicy", "MaxShardSizePolicy")
 
 
 def sharding_policy(callback: Any) -> ShardingPolicy | None:
-    """The policy for an option: the given one, or the counterpart of one of TensorFlow's.
+    """The policy for an option: the given one, or what one of TensorFlow's stands for. None is one data file for each process.
 
     Args:
         callback: A `ShardingPolicy`, None, or a ``ShardByTaskPolicy`` or ``MaxShardSizePolicy`` of
@@ -129,13 +120,11 @@ def sharding_policy(callback: Any) -> ShardingPolicy | None:
         return policy
     kind = type(callback)
     if kind.__module__.partition(".")[0] == "tensorflow" and kind.__name__ in _OF_TENSORFLOW:
-        return (
-            ShardByTaskPolicy() if kind.__name__ == _OF_TENSORFLOW[0] else MaxShardSizePolicy(callback.max_shard_size)
-        )
+        return None if kind.__name__ == _OF_TENSORFLOW[0] else MaxShardSizePolicy(callback.max_shard_size)
     raise UnsupportedError(
         "this object is not a sharding policy for data files",
         key="experimental_sharding_callback",
-        expected="milepost.MaxShardSizePolicy(bytes), milepost.ShardByTaskPolicy(), or an object with their method assign()",
+        expected="milepost.MaxShardSizePolicy(bytes), or an object with its method assign()",
         found=f"the class {callback.__name__}" if isinstance(callback, type) else f"an object of type {kind.__name__}",
         remedy="pass an object rather than its class"
         if hasattr(callback, "assign")

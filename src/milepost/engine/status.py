@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import sys
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -45,15 +44,9 @@ class LoadStatus(abc.ABC):
     def __repr__(self) -> str:
         return f"<{kind_of(self)}: nothing was restored>"
 
-    @property
-    def foreign(self) -> bool:
-        """The opposite of ``belongs_to_series``, which has taken its place."""
-        warnings.warn(
-            "the attribute foreign of a status is deprecated: use belongs_to_series, which is its opposite",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return not self.belongs_to_series
+    def __getattr__(self, name: str) -> Any:
+        hint = "; use belongs_to_series, which is its opposite" if name == "foreign" else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     @abc.abstractmethod
     def report(self) -> Report:

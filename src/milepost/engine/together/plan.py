@@ -31,7 +31,6 @@ from milepost.coding.digest import blake2b
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.engine.save import Member, State
-from milepost.engine.sharding import ShardByTaskPolicy
 from milepost.engine.together.replicas import Replicas, holders_in_words
 from milepost.engine.together.shares import Held, shares
 from milepost.errors import UnsupportedError
@@ -290,11 +289,11 @@ def _placed(writes: Sequence[PlannedWrite], options: CheckpointOptions) -> tuple
     """Has the policy place what this process writes, as if each piece were a tensor."""
     if not writes:
         return 0, []
-    policy = options.experimental_sharding_callback or ShardByTaskPolicy()
     wholes = [
         write if write.box is None else write._replace(shape=write.box.shape(write.shape), box=None) for write in writes
     ]
-    return policy.assign(wholes)
+    policy = options.experimental_sharding_callback
+    return (1, [*enumerate(wholes)]) if policy is None else policy.assign(wholes)
 
 
 def _cut_again(write: PlannedWrite, array: Any, placed: PlannedWrite) -> tuple[PlannedWrite, Any]:

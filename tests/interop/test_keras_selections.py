@@ -96,3 +96,17 @@ def test_a_selection_of_nothing_fails_both_assertions(tmp_path, only):
     for check in (status.assert_consumed, status.assert_existing_objects_matched):
         with pytest.raises(milepost.UnmatchedError):
             check()
+
+
+@pytest.mark.parametrize("name", ["layers/dense", "layer_with_weights-0", "_functional/layer_with_weights-0"])
+def test_both_names_select_and_cast(tmp_path, name):
+    made(1).save_weights(tmp_path / "m.weights.h5")
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float16")
+    try:
+        live = made(0)
+    finally:
+        keras.config.set_dtype_policy(policy)
+    status = milepost.load_weights(live, tmp_path / "m.weights.h5", only=name, cast=name)
+    status.assert_consumed().assert_existing_objects_matched()
+    assert "".join(str(int(np.asarray(each).flat[0])) for each in live.weights) == "1100"

@@ -161,6 +161,17 @@ def test_rename_gives_the_name_or_the_path_of_a_variable(saved, new):
     assert live.layer.w[1, 2] == 5
 
 
+@pytest.mark.parametrize("only", ["dense", "model", "model/dense/kernel"])
+def test_a_shared_object_is_selected_by_each_of_its_paths(saved, only):
+    dense = Module()
+    dense.kernel = Variable(np.zeros((2, 3), np.float32))
+    live = Checkpoint(dense=dense, model=Module(), step=Variable(0, np.int64, name="global_step"))
+    live.model.dense = dense
+    live.restore(saved, only=only).assert_consumed()
+    assert dense.kernel[0, 1] == 1
+    assert live.step == 0
+
+
 def test_a_selection_of_nothing_fails_the_assertions(saved):
     live = Checkpoint(layer=layer())
     with pytest.warns(milepost.UnrestoredWarning, match="only names 'nothing'"):

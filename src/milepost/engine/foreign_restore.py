@@ -29,7 +29,7 @@ from milepost.graph.keys import SLOT, VARIABLE_VALUE, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.nodes import SavedValue
 from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.selection import paths_of_optimizers, selected
+from milepost.graph.selection import names_of_live, paths_of_optimizers, selected
 from milepost.graph.traversal import walk
 
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
@@ -37,6 +37,8 @@ _STATE: Final = re.compile(r"(?:^|[/.])state[/.]")
 """Names of the state of a PyTorch optimizer."""
 _PARAMETERS: Final = re.compile(rf"/{GROUPS}/\d+/params/\d+\Z")
 """Names of what says which parameters a group has."""
+_MEMBER: Final = re.compile(rf"(.*/{GROUPS}/\d+/[^/]+)/.+", re.DOTALL)
+"""Names of members of a hyperparameter that is a tuple, such as ``betas``."""
 _MOST_LISTED: Final = 5
 _KEPT: Final = "not in the file; the live value stays, and load_state_dict of PyTorch accepts this too"
 
@@ -173,7 +175,8 @@ def foreign_restoration(
         MilepostError: No object graph can be made of the file. The error names the file.
     """
     try:
-        live_names = _live_names(reader, live, translation) if reader.keras is not None and translation.selects else {}
+        has_own_names = reader.keras is not None and (translation.selects or translation.casts_some)
+        live_names = _live_names(reader, live, translation) if has_own_names else {}
         names = _Names(reader, live, translation, live_names)
         left_out = reader.rename(names) if translation.renames else []
         ignores = translation.ignores if translation.ignores_any else None
@@ -183,8 +186,10 @@ def foreign_restoration(
         if translation.rename and builder.optimizers and not names.by_names:
             names.check_order(live)
         if translation.selects:
-            kept = [path for key, path in live_names.items() if names(key) is None]
-            translation = translation.keeping([*kept, *names.slots_left_out(builder.slots)])
+            kept = [paths[0] for key, paths in live_names.items() if names(key) is None]
+            translation = translation.keeping([*kept, *names.ignored, *names.slots_left_out(builder.slots)])
+        if names.others:
+            translation = translation.knowing(names.others)
         translated = Translated(translation, left_out, names.away)
         if translation.selects or names.away:
             found = selected(graph, names.takes_object, translation.ignores)
@@ -211,11 +216,12 @@ def foreign_restoration(
     return restoration, names.whole_of
 
 
-def _live_names(reader: ForeignReader, live: LiveGraph, translation: Translation) -> dict[str, str]:
+def _live_names(reader: ForeignReader, live: LiveGraph, translation: Translation) -> dict[str, list[str]]:
     """The paths of the live objects that take the values of a file of Keras, by the keys of these. Such a file has names of its own."""
     if translation.rename:
         reader.rename(partial(translation.live_path, dotted=reader.origin.dotted))
-    return GraphBuilder(reader, live).paths_by_key()
+    names = names_of_live(live)
+    return {key: names[number] for key, number in GraphBuilder(reader, live).live_by_key().items()}
 
 
 class _Names:
@@ -231,21 +237,26 @@ class _Names:
         away: The keys of the values that ``rename`` leaves out.
         settings_away: Those of them that are hyperparameters of optimizers of which anything else is taken.
         without_groups: The paths of live optimizers of which only state is taken.
+        others: If ``cast`` has names: the other names of values, by their keys.
+        ignored: The paths of live objects that ``ignore`` names as the file does, with levels of wrappers.
         by_names: The state of optimizers that the file has by the names of parameters, if ``rename`` is given.
     """
 
     def __init__(
-        self, reader: ForeignReader, live: LiveGraph, translation: Translation, live_names: Mapping[str, str]
+        self, reader: ForeignReader, live: LiveGraph, translation: Translation, live_names: Mapping[str, Sequence[str]]
     ) -> None:
         self._translation = translation
         self._dotted = reader.origin.dotted
         self.away: list[str] = []
         self.settings_away: frozenset[str] = frozenset()
         self.without_groups: list[str] = []
+        self.others: dict[str, list[str]] = {}
+        self.ignored: list[str] = []
         self._names: dict[str, str | None] = {}
         self._whole: set[str] = set()
+        self._with_settings: tuple[str, ...] = ()
         self.by_names = _StateByNames(reader.root if translation.rename else None)
-        if not translation.renames:
+        if not (translation.renames or translation.casts_some):
             return
         self._live = set(map(as_compared, live.paths))
         pairs = zip(live.paths, live.adapters, strict=True)
@@ -272,22 +283,40 @@ class _Names:
                 origins[key[: len(owner) - len(name)]] = owner
             if owner and as_compared(name).startswith(f"{as_compared(owner)}{GROUPS}/"):
                 groups.setdefault(owner, {})[key] = name
-            if self._takes(name, owner, live_names.get(key)):
+            others = live_names.get(key, ())
+            if translation.casts_some:
+                self.others[key] = [*self._other_names(name, owner), *others]
+            if self._takes(name, owner, others):
                 self._names[key] = name
                 needed.add(owner)
-            else:
-                self._left_alone.update((as_compared(each), key) for each in (name, *self._other_names(name, owner)))
+                continue
+            plain = self._without_wrappers(name)
+            self._left_alone |= {as_compared(each): key for each in (name, plain)}
+            if plain != name and translation.ignores(name):
+                self.ignored.append(plain)
+        self._keep_groups(needed, groups, origins)
+        self._variables_away = frozenset(map(as_compared, self.away))
+
+    def _keep_groups(
+        self, needed: Collection[str], groups: Mapping[str, Mapping[str, str]], origins: Mapping[str, str]
+    ) -> None:
+        """Keeps the hyperparameters of optimizers of which anything is taken.
+
+        Args:
+            needed: The live paths of these optimizers, each with a slash.
+            groups: By such a path, the live names of saved hyperparameters by their keys.
+            origins: What is in front of the names in optimizers in the file, with such paths.
+        """
         for owner in needed:
             of_groups = groups.get(owner, {})
             self._names |= of_groups
-            if not any(translation.takes(name) for name in of_groups.values() if not _PARAMETERS.search(name)):
+            if not any(self._translation.takes(name) for name in of_groups.values() if not _PARAMETERS.search(name)):
                 self.without_groups.append(owner.removesuffix("/"))
         for origin, owner in origins.items() if self.away else ():
             if owner in needed and owner in self._with_settings:
                 away = [key for key in self.away if key.startswith(f"{origin}{GROUPS}")]
                 self._names |= {key: f"{owner}{key[len(origin) :]}" for key in away}
                 self.settings_away |= frozenset(away)
-        self._variables_away = frozenset(map(as_compared, self.away))
 
     def __call__(self, key: str) -> str | None:
         if key in self._names:
@@ -370,24 +399,31 @@ class _Names:
             )
         return not path.startswith(self._with_settings) or self._translation.takes(path)
 
-    def _takes(self, name: str, owner: str, live_name: str | None = None) -> bool:
+    def _takes(self, name: str, owner: str, live_names: Sequence[str] = ()) -> bool:
         whole = self.whole_of(name)
-        aliases = [whole] if whole is not name else [name, *self._other_names(name, owner)]
-        if live_name is not None:
-            aliases.append(live_name)
-        return self._translation.takes_any(aliases)
+        names = [whole] if whole is not name else [name, *self._other_names(name, owner)]
+        return self._translation.takes_any([*names, *live_names[:1]], live_names[1:])
 
     def whole_of(self, name: str) -> str:
-        """The name of the live object that takes a value as a part of plain state; else the name itself."""
+        """The name of the live object that takes a value as a part of plain state or of a hyperparameter; else the name itself."""
+        if (member := _MEMBER.fullmatch(as_compared(name))) and name.startswith(self._with_settings):
+            return member[1]
         parts = as_compared(name).split("/") if self._whole else ()
         above = ("/".join(parts[:count]) for count in range(1, len(parts)))
         return next((each for each in above if each in self._whole), name)
 
+    def _without_wrappers(self, name: str) -> str:
+        """The name without the levels of wrappers that the program does not have."""
+        plain = as_compared(name)
+        if plain in self._live or WRAPPERS.isdisjoint(plain.split("/")):
+            return name
+        return "/".join(part for part in plain.split("/") if part not in WRAPPERS)
+
     def _other_names(self, name: str, owner: str) -> Iterator[str]:
         """The name without the levels of wrappers, and that of state below its optimizer, without the number of the parameter."""
+        if (without := self._without_wrappers(name)) != name:
+            yield without
         plain = as_compared(name)
-        if plain not in self._live and not WRAPPERS.isdisjoint(plain.split("/")):
-            yield "/".join(part for part in plain.split("/") if part not in WRAPPERS)
         if owner and plain.startswith(f"{as_compared(owner)}{STATE}/"):
             parts = plain.removeprefix(f"{as_compared(owner)}{STATE}/").split("/")
             yield from {f"{owner}{STATE}/{'/'.join(parts[1:])}", f"{owner}{STATE}/{parts[-1]}"}

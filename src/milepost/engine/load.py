@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from milepost.bundle import BundleReader, index_path, open_whole
@@ -47,7 +48,7 @@ from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import ATTRIBUTES, OBJECT_GRAPH
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.renaming import renamed
-from milepost.graph.selection import paths_of_optimizers, selected
+from milepost.graph.selection import names_of_live, paths_of_optimizers, selected
 from milepost.graph.traversal import walk
 from milepost.storage import Storage
 from milepost.storage.paths import check_not_empty
@@ -287,8 +288,11 @@ def _load(
 
 
 def _warn_of_unused_names(reader: BundleReader, prepared: _Prepared, translation: Translation) -> None:
-    def live() -> Sequence[str]:
-        return walk(prepared.operation, slots=False).paths
+    def live() -> Iterable[str]:
+        live = walk(prepared.operation, slots=False)
+        if not isinstance(prepared.restoration, NameBasedRestoration):
+            return live.paths  # other names select only where the file has them
+        return chain.from_iterable(names_of_live(live).values())
 
     translation.warn_of_unused(reader, live, dotted=reader.origin.dotted, whole_of=prepared.whole_of)
 

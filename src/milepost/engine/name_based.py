@@ -29,6 +29,7 @@ from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import child_path, tensor_key
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.renaming import same_name
+from milepost.graph.selection import names_of_live
 from milepost.graph.traversal import walk
 from milepost.tensor import TensorSpec
 
@@ -45,7 +46,7 @@ class NameBasedRestoration(WatchedRestore):
     def __init__(self, reader: BundleReader, translation: Translation = AS_SAVED, *, verify_first: bool = True) -> None:
         super().__init__(reader, translation)
         self._verify_first = verify_first
-        self._paths: dict[str, tuple[str]] = {}
+        self._paths: dict[str, Sequence[str]] = {}
         self._translation = translation.knowing(self._paths)
         self._keys: dict[str, str] | None = None
         if translation.renames:
@@ -133,11 +134,12 @@ class NameBasedRestoration(WatchedRestore):
         live = walk(operation)
         entries = []
         used, left_alone = set(), set()
+        others = self._other_paths(live, "")
         for number, values in live.values():
             for value in values:
                 name = self._name(value, live.paths[number])
                 key = self._key(name)
-                if not self._takes_value(name, live.paths[number]):
+                if not self._translation.takes_any({name, live.paths[number]}, others.get(number, ())):
                     left_alone.add(key)
                     note = "left alone by ignore or only"
                     entries.append(
@@ -205,16 +207,17 @@ class NameBasedRestoration(WatchedRestore):
     def _takes(self, live: LiveGraph, path: str) -> list[Take]:
         """The live objects that take values, and the keys of these."""
         takes: list[Take] = []
+        others = self._other_paths(live, path)
         for number, values in live.values():
-            obj = live.objects[number]
-            own_path = "/".join(filter(None, (path, live.paths[number])))
+            obj, more = live.objects[number], others.get(number, ())
+            own_path = _below(path, live.paths[number])
             names = [(value, self._name(value, own_path)) for value in values]
             pairs = [
                 (value, key)
                 for value, name in names
-                if (key := self._key(name)) is not None and self._takes_value(name, own_path)
+                if (key := self._key(name)) is not None and self._translation.takes_any({name, own_path}, more)
             ]
-            self._paths |= {key: (own_path,) for _, key in pairs}
+            self._paths |= {key: (own_path, *more) for _, key in pairs}
             self.may_lack |= len(pairs) < len(values)
             if pairs and last_restore(obj) < self.uid:
                 takes.append(Take(number, obj, live.adapters[number], pairs))
@@ -233,7 +236,7 @@ class NameBasedRestoration(WatchedRestore):
         for number, obj in enumerate(live.objects):
             adapter = adapter_of(obj)
             if adapter is not None and not adapter.leaf:
-                own_path = "/".join(filter(None, (path, live.paths[number])))
+                own_path = _below(path, live.paths[number])
                 holder = successors.get(id(obj), obj)
                 positions.append(_Anything(self, own_path))
                 count = defer(holder, ANY, positions[-1])
@@ -254,14 +257,20 @@ class NameBasedRestoration(WatchedRestore):
             return self._keys.get(name)
         return name if name in self.reader else None
 
-    def _takes_value(self, name: str, path: str) -> bool:
-        """Whether ``only`` and ``ignore`` leave a live value to this restore, by its name and its path."""
-        return self._translation.takes_any({name, path})
+    def _other_paths(self, live: LiveGraph, path: str) -> dict[int, list[str]]:
+        """The other paths of live objects that have several, if ``only`` or ``cast`` may have them."""
+        if self._translation.only is None and not self._translation.casts_some:
+            return {}
+        return {number: [_below(path, each) for each in paths[1:]] for number, paths in names_of_live(live).items()}
 
     def _name(self, value: Value, path: str) -> str:
         """The name of a live value: its own or, if it has none, or if ``rename`` says so, its path."""
         is_said = self._keys is not None and value.full_name not in self._keys and self._keys.get(path, path) != path
         return path if is_said else value.full_name or path
+
+
+def _below(path: str, name: str) -> str:
+    return "/".join(filter(None, (path, name)))
 
 
 class _Anything:

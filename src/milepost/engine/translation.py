@@ -163,6 +163,11 @@ class Translation:
         return self.ignores_any or self.only is not None
 
     @property
+    def casts_some(self) -> bool:
+        """Whether ``cast`` has names."""
+        return self._cast is not None
+
+    @property
     def ignores_any(self) -> bool:
         """Whether `ignores` may be True."""
         return bool(self.ignore or self.kept)
@@ -201,9 +206,14 @@ class Translation:
         self.unused.met_live(path)
         return not self.leaves_alone(path)
 
-    def takes_any(self, names: Collection[str]) -> bool:
-        """Whether a live object with several names takes a saved value: ``only`` means one of them, and ``ignore`` names none."""
-        are_taken = [self.takes(name) for name in names]
+    def takes_any(self, names: Collection[str], others: Collection[str] = ()) -> bool:
+        """Whether a live object with several names takes a saved value.
+
+        Args:
+            names: Names of which ``only`` means one, and ``ignore`` none.
+            others: More names that ``only`` may mean.
+        """
+        are_taken = [self.takes(name) for name in (*names, *others)]
         return any(are_taken) and not any(map(self.ignores, names))
 
     def leaves_alone(self, path: str, *, counter: bool = False) -> bool:

@@ -187,18 +187,14 @@ class GraphBuilder:
             )
         )
 
-    def paths_by_key(self) -> dict[str, str]:
-        """The paths of the live objects that take values, by the keys of the values, before any value is left out.
+    def live_by_key(self) -> dict[str, int]:
+        """The numbers of the live objects that take values, by the keys of the values, before any value is left out.
 
         It builds the graph. Errors are those of `build`.
         """
         self._may_lack = True
         self.build()
-        return {
-            value.key: self._live.paths[live]
-            for live, node in self._of_live.items()
-            for value in self._drafts[node].values
-        }
+        return {value.key: live for live, node in self._of_live.items() for value in self._drafts[node].values}
 
     def _new(self, live: int | None) -> int:
         self._drafts.append(_Draft())

@@ -75,6 +75,12 @@ def paths_of_optimizers(live: LiveGraph) -> frozenset[str]:
     )
 
 
+def names_of_live(live: LiveGraph) -> dict[int, list[str]]:
+    """The paths that lead to each live object, shorter ones first."""
+    nodes = [Node(tuple(edges)) for edges in live.edges]
+    return {node: [way.path for way in ways] for node, ways in _ways(nodes, paths_of_optimizers(live)).items()}
+
+
 def selected(
     graph: ObjectGraph, takes: Test, ignores: Test, optimizers: Collection[str] = (), *, as_saved: bool = False
 ) -> Selected:

@@ -342,6 +342,32 @@ def test_the_names_of_a_wrapper_are_those_of_the_module_in_it(tmp_path):
         assert [torch.equal(live[number].weight, saved[number].weight) for number in (0, 1)] == expected
 
 
+def test_the_names_of_a_file_with_levels_of_a_wrapper_ignore_state_too(tmp_path):
+    saved, optimizer = stepped(*made())
+    torch.save({"net": nn.DataParallel(saved).state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "c.pt")
+    live, other = made()
+    status = milepost.Checkpoint(net=live, optimizer=other).read(str(tmp_path / "c.pt"), ignore="net/module/0")
+    status.assert_consumed().assert_existing_objects_matched()
+    assert names_of_state(live, other).keys() == {"1.weight", "1.bias"}
+
+
+@pytest.mark.parametrize("name", ["net/0", "net/module/0"])
+def test_cast_has_either_name_of_a_value_below_a_wrapper(tmp_path, name):
+    saved, _ = made()
+    torch.save({"net": nn.DataParallel(saved).state_dict()}, tmp_path / "c.pt")
+    live = made()[0].double()
+    milepost.Checkpoint(net=live).read(str(tmp_path / "c.pt"), only=name, cast=name).assert_consumed()
+    assert torch.equal(live[0].weight, saved[0].weight.double())
+
+
+def test_a_member_of_a_hyperparameter_names_nothing(saved):
+    net, optimizer = made()
+    with pytest.warns(milepost.UnrestoredWarning, match="only names 'optimizer/param_groups/0/betas/0'"):
+        status = milepost.Checkpoint(net=net, optimizer=optimizer).read(saved, only="optimizer/param_groups/0/betas/0")
+    with pytest.raises(milepost.UnmatchedError):
+        status.assert_consumed()
+
+
 def test_the_remedy_for_another_shape_keeps_what_is_ignored_already(tmp_path):
     path, _ = both(tmp_path, net=made()[0])
     with pytest.raises(milepost.MismatchError, match=r"ignore=\['net/1/weight', 'net/1/bias'\]"):

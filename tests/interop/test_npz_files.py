@@ -260,3 +260,13 @@ def test_damage_at_any_place_is_an_error_of_milepost(path):
         path.write_bytes(damaged)
         with suppress(MilepostError):
             milepost.load(path)
+
+
+@pytest.mark.parametrize("name", ["w", "w/value"])
+@pytest.mark.parametrize("argument", ["only", "ignore"])
+def test_the_level_below_a_variable_of_nnx_may_be_in_a_name(tmp_path, argument, name):
+    np.savez(tmp_path / "m.npz", **{"w/value": np.ones(2), "b/value": np.ones(2)})
+    live = milepost.Checkpoint(w=milepost.Variable(np.zeros(2)), b=milepost.Variable(np.zeros(2)))
+    status = live.read(str(tmp_path / "m.npz"), **{argument: name})
+    status.assert_consumed().assert_existing_objects_matched()
+    assert [float(each[0]) for each in (live.w, live.b)] == ([1, 0] if argument == "only" else [0, 1])

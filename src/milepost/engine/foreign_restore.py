@@ -21,7 +21,7 @@ from milepost.engine.together.rounds import Rounds
 from milepost.engine.translation import UNTRANSLATED, Translated, Translation, as_compared
 from milepost.errors import MilepostError, MismatchError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
-from milepost.foreign.graph import WRAPPERS, Changes
+from milepost.foreign.graph import VALUE, WRAPPERS, Changes
 from milepost.foreign.items import Item, walked
 from milepost.foreign.optimizers import GROUPS, STATE, is_optimizer_state, names_of_parameters
 from milepost.graph.contract.operation import Operation
@@ -238,7 +238,7 @@ class _Names:
         settings_away: Those of them that are hyperparameters of optimizers of which anything else is taken.
         without_groups: The paths of live optimizers of which only state is taken.
         others: If ``cast`` has names: the other names of values, by their keys.
-        ignored: The paths of live objects that ``ignore`` names as the file does, with levels of wrappers.
+        ignored: The paths of live objects that ``ignore`` names as the file does, with levels that the program does not have.
         by_names: The state of optimizers that the file has by the names of parameters, if ``rename`` is given.
     """
 
@@ -290,7 +290,7 @@ class _Names:
                 self._names[key] = name
                 needed.add(owner)
                 continue
-            plain = self._without_wrappers(name)
+            plain = self._without_levels(name)
             self._left_alone |= {as_compared(each): key for each in (name, plain)}
             if plain != name and translation.ignores(name):
                 self.ignored.append(plain)
@@ -412,16 +412,18 @@ class _Names:
         above = ("/".join(parts[:count]) for count in range(1, len(parts)))
         return next((each for each in above if each in self._whole), name)
 
-    def _without_wrappers(self, name: str) -> str:
-        """The name without the levels of wrappers that the program does not have."""
+    def _without_levels(self, name: str) -> str:
+        """The name without the levels that the file has and the program does not: those of wrappers, and ``value`` below a variable of NNX."""
         plain = as_compared(name)
-        if plain in self._live or WRAPPERS.isdisjoint(plain.split("/")):
+        if plain in self._live:
             return name
-        return "/".join(part for part in plain.split("/") if part not in WRAPPERS)
+        kept = "/".join(part for part in plain.split("/") if part not in WRAPPERS)
+        variable = kept.removesuffix(f"/{VALUE}")
+        return variable if variable in self._live else kept if kept != plain else name
 
     def _other_names(self, name: str, owner: str) -> Iterator[str]:
-        """The name without the levels of wrappers, and that of state below its optimizer, without the number of the parameter."""
-        if (without := self._without_wrappers(name)) != name:
+        """The name without the levels that the program does not have, and that of state below its optimizer, without the number of the parameter."""
+        if (without := self._without_levels(name)) != name:
             yield without
         plain = as_compared(name)
         if owner and plain.startswith(f"{as_compared(owner)}{STATE}/"):

@@ -53,7 +53,8 @@ from milepost.tensor import DType
 
 WRAPPERS: Final = frozenset({"module", "_orig_mod"})
 """Levels that wrappers of PyTorch add to names."""
-_VALUE: Final = "value"
+VALUE: Final = "value"
+"""The level below a variable of NNX."""
 _BY_DEFAULT: Final = "not in the file; the default that load_state_dict of PyTorch gives it too"
 _MERGED: Final = "merged with another value of the file, as Keras does it"
 _BATCHES: Final = "num_batches_tracked"
@@ -507,7 +508,7 @@ class GraphBuilder:
         while len(item.children) == 1:
             ((name, child),) = item.children.items()
             is_wrapper = name in WRAPPERS and child.children and self._reader.origin.dotted
-            is_value = name == _VALUE and adapter is not None and adapter.leaf and child.is_leaf
+            is_value = name == VALUE and adapter is not None and adapter.leaf and child.is_leaf
             if not (is_wrapper or is_value) or (live is not None and name in self._edges[live]):
                 break
             item = child

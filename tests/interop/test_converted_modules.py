@@ -6,6 +6,7 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, MilepostWarning
+from milepost.errors import UnrestoredWarning, UnsupportedError
 
 torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch.nn")
@@ -171,3 +172,23 @@ def test_no_warning_is_given(tmp_path, recwarn):
     path = Checkpoint(model=Tied()).write(tmp_path / "ckpt")
     milepost.convert(path, tmp_path / "m.pt", only="model", rename={"model": ""}, separator=".")
     assert not [each for each in recwarn if issubclass(each.category, MilepostWarning)]
+
+
+def test_parameters_without_values_are_named(tmp_path):
+    model = nn.Sequential(nn.Linear(2, 2), nn.LazyLinear(3))
+    path = Checkpoint(model=model).write(tmp_path / "ckpt")
+    part = {"only": "model", "rename": {"model": ""}, "separator": "."}
+    with pytest.raises(UnsupportedError, match=r"model/1/weight: a parameter or buffer of a lazy module"):
+        milepost.convert(path, tmp_path / "m.pt", **part)
+    done = milepost.convert(path, tmp_path / "m.pt", partial=True, **part)
+    assert set(done.left_out) == {"model/1/weight", "model/1/bias"}
+    assert not milepost.convert(path, tmp_path / "m.pt", overwrite=True, **part | {"only": "model/0"}).left_out
+    with pytest.warns(UnrestoredWarning, match=r"have no values for model\.1\.weight, model\.1\.bias"):
+        assert set(milepost.to_state_dict(path, only="model")) == {"model.0.weight", "model.0.bias"}
+
+
+def test_a_lazy_module_that_was_called_has_nothing_without_a_value(tmp_path):
+    model = nn.Sequential(nn.LazyLinear(3))
+    model(torch.ones(1, 2))
+    path = Checkpoint(model=model).write(tmp_path / "ckpt")
+    assert not milepost.convert(path, tmp_path / "m.pt", separator=".").left_out

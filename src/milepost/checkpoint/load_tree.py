@@ -29,14 +29,14 @@ from milepost.engine.arguments import wrong
 from milepost.engine.load import open_any, read_object_graph
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
-from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.errors import CorruptCheckpointError, MilepostError, UnrestoredWarning, UnsupportedError, warn
 from milepost.foreign import ForeignReader
 from milepost.foreign.items import walked
 from milepost.foreign.rebuilt import METADATA, Size, of_kind, refusal
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import strides_of
 from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, values_of
-from milepost.graph.all_names import version_of
+from milepost.graph.all_names import lazy_names, version_of
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.hints import decode
 from milepost.graph.keys import STATE_DICT, VARIABLE_VALUE, unescape
@@ -116,11 +116,13 @@ class Beside:
 
     Attributes:
         versions: The versions of modules, of the dicts that they have become.
+        lazy: The names of parameters and buffers that had no values, of the dicts that modules have become.
         states: Values that have no parts with names, because an object has them as its plain state.
         metadata: The versions that an `OrderedDict` had with it, which was the ``state_dict()`` of a module, by the names of modules.
     """
 
     versions: dict[int, int] = field(default_factory=dict)
+    lazy: dict[int, list[str]] = field(default_factory=dict)
     states: set[int] = field(default_factory=set)
     metadata: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -320,11 +322,13 @@ def to_state_dict(
     tree = _loaded(path, arrays, False, _Selected(rename, ignore, only), storage, progress, beside)
     flat: dict[str, Any] = {}
     named: dict[str, Any] = {}
+    lazy: list[str] = []
     pending: list[tuple[str, Any]] = [("", tree)]
     while pending:
         name, value = pending.pop()
         if id(value) in beside.versions:
             named[name] = {"version": beside.versions[id(value)]}
+            lazy += [separator.join(filter(None, [name, each])) for each in beside.lazy[id(value)]]
         for module, facts in beside.metadata.get(id(value), {}).items():
             named[separator.join(filter(None, [name, module]))] = facts
         if isinstance(value, (Mapping, list, tuple)) and id(value) not in beside.states:
@@ -339,6 +343,11 @@ def to_state_dict(
                 remedy="pass another separator, or leave one of them out with ignore",
             )
         flat[name] = value
+    if lazy:
+        warn(
+            f"{plain_path(path)}: lazy modules that had not been called when this was saved have no values for {', '.join(lazy)}",
+            UnrestoredWarning,
+        )
     if not named or arrays != "torch":
         return flat
     state = OrderedDict(flat)
@@ -505,6 +514,7 @@ class _Objects:
                     container = self._made[number] = self._container(node)
                     if node.hints and (version := version_of(node)) is not None:
                         self._beside.versions[id(container)] = version
+                        self._beside.lazy[id(container)] = lazy_names(node)
                     pending += [(number, True), *((each, False) for each in reversed(below))]
                 else:
                     self._made[number] = self._leaf(node)

@@ -20,7 +20,7 @@ from milepost.conversion.states import END as END_OF_STATE
 from milepost.conversion.states import State, states_in_file, states_of, tensor_of
 from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.graph.all_names import all_names, version_of
+from milepost.graph.all_names import all_names, lazy_names, version_of
 from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, escape
 from milepost.graph.object_graph import ObjectGraph
@@ -31,6 +31,7 @@ from milepost.tensor.dtype import STRING
 _A_SLASH: Final = re.compile(r"(?<!\.)((?:\.\.)*)\.S")
 """A slash in the name of a level, as keys have it."""
 _STANDS_FOR_IT: Final = "\ue000"
+_LAZY: Final = "a parameter or buffer of a lazy module that has not been called, which has no value"
 _NO_STATE: Final = object()
 
 
@@ -232,7 +233,7 @@ class _Planning:
 
         Args:
             graph: The object graph.
-            with_states: Whether to decide what becomes of plain state, too.
+            with_states: Whether to decide what becomes of plain state, too, and of what has no value.
         """
         paths = all_names(graph) if self._names.knows_others else {}
         for number, named in paths.items():
@@ -242,6 +243,9 @@ class _Planning:
                 self._others[value.key] = [f"{path}{marker}{local}" for path in named[1:]]
             if node.hints and is_swapped(decode(node.hints)):
                 self.export.swapped += [value.key for value in node.values]
+            for lazy in lazy_names(node) if with_states else ():
+                keys = [f"{path}/{escape(lazy)}".lstrip("/") for path in named]
+                self.export.left_out.update((key, _LAZY) for key in keys if self._called(key) is not None)
             version = version_of(node)
             if version is not None:
                 called = [name for path in named if (name := self._called(path)) is not None]

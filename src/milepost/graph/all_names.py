@@ -8,7 +8,7 @@ with the hint ``names`` (`milepost.graph.hints`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -24,6 +24,7 @@ from milepost.graph.trees.structure import NAMED_TUPLE
 _NAMES: Final = "names"
 NAMED: Final[Mapping[str, Array]] = {_NAMES: np.array(True)}
 _VERSION: Final = "version"
+_LAZY: Final = "lazy"
 _MOST: Final = 1 << 20
 """The most names of all objects together. A graph can have more than any file has bytes."""
 
@@ -56,13 +57,24 @@ def all_names(graph: ObjectGraph) -> dict[int, list[str]]:
     return found
 
 
-def named(version: int | None) -> Mapping[str, Array]:
+def named(version: int | None, lazy: Sequence[str] = ()) -> Mapping[str, Array]:
     """The hint of an object that lists a child under the name of each edge that leads to it.
 
     Args:
         version: The version of its class, which PyTorch has in the ``_metadata`` of a state dict. 1 is not written.
+        lazy: The names of its parameters and buffers that have no values yet.
     """
-    return NAMED if version in (None, 1) else {**NAMED, _VERSION: np.array(version)}
+    hints = NAMED if version in (None, 1) else {**NAMED, _VERSION: np.array(version)}
+    return {**hints, _LAZY: np.array("\n".join(lazy))} if lazy else hints
+
+
+def lazy_names(node: Node) -> list[str]:
+    """The names of the parameters and buffers of a module that had no values when it was saved."""
+    found = decode(node.hints).get(_LAZY) if _LAZY in node.hints else None
+    if found is None or found.ndim or found.dtype.kind != "U":
+        return []
+    present = {edge.name for edge in node.children}
+    return [name for name in str(found).split("\n") if name not in present]
 
 
 def is_named(hints: Mapping[str, Array]) -> bool:

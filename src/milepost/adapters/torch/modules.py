@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from milepost.adapters.torch.accounts import (
     accounted,
@@ -81,8 +82,9 @@ class ModuleAdapter(Adapter):
         yield from _attributes(module)
 
     def hints_to_save(self, obj: Any) -> Mapping[str, Array]:
-        version = getattr(unwrapped(obj), "_version", None)
-        return named(version if type(version) is int else None)
+        module = unwrapped(obj)
+        version = getattr(module, "_version", None)
+        return named(version if type(version) is int else None, lazy_names(module))
 
     def of_first_process(self, obj: Any) -> Collection[Any]:
         return [buffer for each in layers(obj) for buffer in broadcast_buffers(each)]
@@ -145,6 +147,14 @@ def registered(module: Any) -> Iterator[tuple[str, Any]]:
     for name, child in module._modules.items():
         if child is not None:
             yield name, child
+
+
+def lazy_names(module: Any) -> list[str]:
+    """The names of the parameters and persistent buffers of a lazy module that have no values yet."""
+    if not isinstance(module, LazyModuleMixin):
+        return []
+    members = (*module._parameters.items(), *persistent_buffers(module))
+    return [name for name, each in members if isinstance(each, UninitializedTensorMixin)]
 
 
 def _warn_of_meta_buffers(module: Any) -> None:

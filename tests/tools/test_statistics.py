@@ -9,6 +9,7 @@ import pytest
 from milepost.tensor import DType
 from milepost.tools.blocks import Block, Room, blocks_of, norm_of
 from milepost.tools.small_statistics import statistics_of_parts
+from milepost.tools.small_tensors import differences_of
 from milepost.tools.statistics import Difference, histogram_of, is_numeric, statistics_of
 
 NUMERIC = [dtype for dtype in DType.all() if is_numeric(dtype)]
@@ -167,3 +168,20 @@ def test_differences_of_large_integers_are_exact():
 def test_complex_numbers_of_one_length_may_differ():
     found = difference(np.complex64([1, 1]), np.complex64([1j, 1]))
     assert (found.unequal, found.largest) == (1, pytest.approx(math.sqrt(2)))
+
+
+@pytest.mark.parametrize("dtype", ["g", "G"])
+@pytest.mark.skipif(np.finfo("g").eps == np.finfo("d").eps, reason="longdouble is float64 here")
+def test_differences_below_the_precision_of_float64_are_found(dtype):
+    old = np.ones(3, dtype)
+    new = old + np.array([0, np.finfo("g").eps, 0], dtype)
+    assert difference(old, new).unequal == 1
+    assert differences_of(old, new, [1, 2]).unequal.tolist() == [0, 1]
+
+
+def test_dates_that_float64_rounds_differ():
+    old = np.array([1 << 62, 1], "M8[ns]")
+    new = old + np.array([1, 0], "m8[ns]")
+    found = difference(old, new)
+    assert (found.unequal, found.largest) == (1, 1.0)
+    assert differences_of(old, new, [1, 1]).unequal.tolist() == [1, 0]

@@ -108,8 +108,11 @@ class Block:
 
     @property
     def is_real(self) -> bool:
-        """Whether all elements are finite floating-point numbers."""
-        return self.elements.dtype.kind != "c" and self.numbers.dtype.kind == "f" and self.finite is self.numbers
+        """Whether all elements are finite floating-point numbers that float64 can hold."""
+        dtype = self.elements.dtype
+        if dtype.kind in COMPLEX or dtype.kind in "mM" or is_wider(dtype):
+            return False
+        return self.numbers.dtype.kind == "f" and self.finite is self.numbers
 
 
 def blocks_of(chunk: Array, room: Room) -> Iterator[Block]:
@@ -129,6 +132,11 @@ def blocks_of(chunk: Array, room: Room) -> Iterator[Block]:
 
 COMPLEX: Final = "cW"
 """The kinds of complex types: those of NumPy, and those of ml_dtypes."""
+
+
+def is_wider(dtype: np.dtype[Any]) -> bool:
+    """Whether a type has floating-point numbers that float64 rounds, as `longdouble` has on most machines."""
+    return (dtype.kind == "f" and dtype.itemsize > 8) or (dtype.kind == "c" and dtype.itemsize > 16)
 
 
 def as_numbers(elements: Array, room: Room | None = None) -> Array:

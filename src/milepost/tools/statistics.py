@@ -15,7 +15,7 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.tensor import DType
-from milepost.tools.blocks import COMPLEX, Block, Room, as_numbers, blocks_of, norm_of, sum_of_squares
+from milepost.tools.blocks import COMPLEX, Block, Room, as_numbers, blocks_of, is_wider, norm_of, sum_of_squares
 from milepost.tools.histogram import Histogram
 
 _MOST_CANCELLED: Final = 1e-4
@@ -263,8 +263,13 @@ def _count_nonzero(numbers: Array, room: Room) -> int:
 
 
 def comparable(elements: Array) -> Array:
-    """Elements in a type in which no difference is lost."""
-    if elements.dtype.kind in COMPLEX:
+    """Elements in a type in which no difference is lost. Those of dates and durations are counts of their unit."""
+    kind = elements.dtype.kind
+    if kind in "mM":
+        return elements.view(np.int64)
+    if is_wider(elements.dtype):
+        return elements
+    if kind in COMPLEX:
         return elements.astype(np.complex128)
     numbers = as_numbers(elements)
     return numbers if numbers.dtype.kind in "iu" else numbers.astype(np.float64, copy=False)

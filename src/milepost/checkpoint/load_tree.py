@@ -39,7 +39,7 @@ from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, val
 from milepost.graph.all_names import lazy_names, version_of
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.hints import decode
-from milepost.graph.keys import STATE_DICT, VARIABLE_VALUE, unescape
+from milepost.graph.keys import EXTRA_STATE, STATE_DICT, VARIABLE_VALUE, unescape
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.graph.plain.values import from_saved
@@ -125,6 +125,11 @@ class Beside:
     lazy: dict[int, list[str]] = field(default_factory=dict)
     states: set[int] = field(default_factory=set)
     metadata: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    def note_whole(self, state: Any) -> None:
+        """Notes a value that has no parts with names."""
+        if type(state) is not tuple or state:  # the empty tuple is one object, wherever it is
+            self.states.add(id(state))
 
 
 def _loaded(
@@ -258,7 +263,7 @@ def tree_of(
             reader.rename(partial(new_name, dotted=reader.origin.dotted))
             all_named(reader, dotted=reader.origin.dotted)
         with in_one_stage(told, saved_sizes(reader, _keys_of_foreign(reader))):
-            return _foreign(reader, make, made=made)
+            return _foreign(reader, make, beside or Beside(), made=made)
     graph = read_object_graph(reader)
     if graph is None:
         named = {key: key if new_name is None else new_name(key) for key in reader.keys()}  # noqa: SIM118 - a reader is not a mapping
@@ -424,7 +429,7 @@ def _of_pytorch(value: OfKind, *, made: bool) -> Any:
     return tuple(plain) if isinstance(plain, list) else plain
 
 
-def _foreign(reader: ForeignReader, make: _Make, *, made: bool) -> Any:
+def _foreign(reader: ForeignReader, make: _Make, beside: Beside, *, made: bool) -> Any:
     """The contents of a file of another library, with arrays instead of the tensors in the file."""
     arrays: dict[int, Any] = {}
     found: dict[int, Any] = {}
@@ -451,8 +456,12 @@ def _foreign(reader: ForeignReader, make: _Make, *, made: bool) -> Any:
             members = [found[id(each)] for each in item.members]
             if isinstance(value, Mapping):
                 found[id(item)] = dict(zip(value, members, strict=True))
+                if isinstance(versions := getattr(value, METADATA, None), Mapping):
+                    beside.metadata[id(found[id(item)])] = versions
             else:
                 found[id(item)] = members if isinstance(value, list) else tuple(members)
+            if reader.packs and item.key.replace("/", ".").rpartition(".")[2] == EXTRA_STATE:
+                beside.note_whole(found[id(item)])
     return found[id(reader.root)]
 
 
@@ -576,12 +585,8 @@ class _Objects:
         except MilepostError as error:
             raise error.with_context(key=node.values[0].key, file=self._reader.prefix) from error.__cause__
         if node.python != PLAIN_PART:
-            self._note_whole(state)
+            self._beside.note_whole(state)
         return state
-
-    def _note_whole(self, state: Any) -> None:
-        if type(state) is not tuple or state:  # the empty tuple is one object, wherever it is
-            self._beside.states.add(id(state))
 
     def _add_account(self, module: dict[str, Any], account: dict[str, Any]) -> None:
         """Adds what a module has in its ``state_dict()`` by code of its own: values by names with dots."""
@@ -591,7 +596,7 @@ class _Objects:
             for each in above:
                 holder = holder.setdefault(each, {})
             holder[name] = value
-            self._note_whole(value)
+            self._beside.note_whole(value)
 
     def _plain(self, python: str, value: SavedValue) -> Any:
         try:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import reprlib
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.memory import Array
 from milepost.coding.json_data import LONGEST, parse_object
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
+from milepost.foreign.rebuilt import METADATA
 from milepost.foreign.stored import DescribedFile, ForeignFile, ListedFile, Stored, catalogue_of
 from milepost.storage import ReadableFile
 
@@ -77,7 +79,7 @@ class ShardedModel:
             self._named.append(names)
             self.paths.append(path)
             self._listings.append(shard.listing() if isinstance(shard, ListedFile) else None)
-            held = self._listings[-1].keys if self._listings[-1] is not None else _tensors_of(shard)
+            held = self._listings[-1].keys if self._listings[-1] is not None else _values_of(shard)
             for name in sorted({*names} - {*held}):
                 raise CorruptCheckpointError(
                     "the index names a tensor that its file does not hold", key=name, file=path
@@ -91,24 +93,32 @@ class ShardedModel:
         return Catalogue.joined(known)
 
     @functools.cached_property
-    def tree(self) -> dict[str, Stored]:
-        held = [_tensors_of(shard) for shard in self._shards]
+    def tree(self) -> dict[str, Any]:
+        held = [_values_of(shard) for shard in self._shards]
         owner = {name: number for number, names in enumerate(self._named) for name in names}
-        tensors = {name: held[owner[name]][name] for name in self._files}
-        known = {*map(id, tensors.values())}
+        values = OrderedDict((name, held[owner[name]][name]) for name in self._files)
+        known = {id(value) for value in values.values() if isinstance(value, Stored)}
         for each in held:
-            for name, tensor in each.items():
-                if id(tensor) in known:  # a second name of a tensor that the index names
-                    tensors.setdefault(name, tensor)
-        return tensors
+            for name, value in each.items():
+                if id(value) in known:  # a second name of a tensor that the index names
+                    values.setdefault(name, value)
+        noted = [getattr(shard.tree, METADATA, {}) for shard in self._shards if self._has_versions]
+        if any(noted):
+            vars(values)[METADATA] = {name: each for versions in noted for name, each in versions.items()}
+        return values
+
+    @property
+    def _has_versions(self) -> bool:
+        """Whether the files may have the versions of modules: files of PyTorch do, and those that list their tensors do not."""
+        return not any(self._listings)
 
     @functools.cached_property
     def _owners(self) -> dict[int, ForeignFile]:
         """The file of each tensor."""
-        return {id(tensor): shard for shard in self._shards for tensor in _tensors_of(shard).values()}
+        return {id(tensor): shard for shard in self._shards for tensor in _tensors_in(_values_of(shard))}
 
     def tensors(self) -> dict[str, Stored]:
-        return self.tree
+        return {name: value for name, value in self.tree.items() if isinstance(value, Stored)}
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         self._owners[id(tensor)].read_into(tensor, destination)
@@ -133,10 +143,22 @@ class ShardedModel:
             shard.close()
 
 
-def _tensors_of(file: ForeignFile) -> dict[str, Stored]:
-    """The tensors that a file holds by name."""
+def _values_of(file: ForeignFile) -> dict[str, Any]:
+    """The tensors that a file holds by name, and what else it has, such as extra state of modules."""
     tree = file.tree if isinstance(file.tree, dict) else {}
-    return {name: value for name, value in tree.items() if isinstance(name, str) and isinstance(value, Stored)}
+    return {name: value for name, value in tree.items() if isinstance(name, str)}
+
+
+def _tensors_in(values: Any) -> Iterator[Stored]:
+    """The tensors in nested values."""
+    pending, seen = [values], set[int]()
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Stored):
+            yield value
+        elif isinstance(value, (Mapping, list, tuple)) and id(value) not in seen:
+            seen.add(id(value))
+            pending += value.values() if isinstance(value, Mapping) else value
 
 
 def _index(index: ReadableFile) -> tuple[dict[str, str], dict[str, Any]]:

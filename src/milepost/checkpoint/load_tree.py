@@ -460,7 +460,7 @@ def _foreign(reader: ForeignReader, make: _Make, beside: Beside, *, made: bool) 
                     beside.metadata[id(found[id(item)])] = versions
             else:
                 found[id(item)] = members if isinstance(value, list) else tuple(members)
-            if reader.packs and item.key.replace("/", ".").rpartition(".")[2] == EXTRA_STATE:
+            if reader.origin.dotted and item.key.replace("/", ".").rpartition(".")[2] == EXTRA_STATE:
                 beside.note_whole(found[id(item)])
     return found[id(reader.root)]
 

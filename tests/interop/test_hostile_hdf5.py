@@ -300,8 +300,8 @@ def test_headers_of_each_version_are_read(path, version):
         group = file.create_group("layer", track_order=True)
         group.attrs["weight_names"] = ["a", "b"]
         group["a"] = np.arange(3.0)
-        group.create_dataset("b", data=np.arange(8.0), chunks=(2,), compression="gzip")
-        for place in range(20):
+        group.create_dataset("b", data=np.arange(8.0), chunks=(8 if version == "latest" else 2,), compression="gzip")
+        for place in range(20 if version == "earliest" else 8):
             group["a"].attrs[f"note {place}"] = "text" * place
         file["type"] = np.dtype("f4")
         del file["type"]
@@ -321,7 +321,7 @@ def test_links_in_a_heap_are_refused(path, how):
     assert len(milepost.list_variables(path)) == 8
     with h5py.File(path, "a", **how) as file:
         file["a"] = np.float32(8)
-    with pytest.raises(UnsupportedError, match="links in a heap"):
+    with pytest.raises(UnsupportedError, match="links, in a heap"):
         milepost.list_variables(path)
 
 
@@ -330,7 +330,22 @@ def test_a_group_of_many_links_in_a_heap_is_refused(path):
         group = file.create_group("layers/vars", track_order=True)
         for number in range(9):
             group[str(number)] = np.float32(number)
-    with pytest.raises(UnsupportedError, match="links in a heap"):
+    with pytest.raises(UnsupportedError, match="links, in a heap"):
+        milepost.list_variables(path)
+
+
+@pytest.mark.parametrize("limit", [None, 8])
+def test_other_structures_of_the_newest_format_are_refused(path, limit):
+    """The library ends the process if one is damaged."""
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_dataset("a", data=np.arange(8.0), chunks=(2,), maxshape=(limit,))
+    with pytest.raises(UnsupportedError, match="chunks with an index"):
+        milepost.list_variables(path)
+    with h5py.File(path, "w", libver="v108") as file:
+        file["a"] = np.arange(8.0)
+        for number in range(9):
+            file["a"].attrs[str(number)] = number
+    with pytest.raises(UnsupportedError, match="attributes, in a heap"):
         milepost.list_variables(path)
 
 

@@ -22,12 +22,14 @@ opened::
     names       := tree:O  heap:O                                                     the body of a message of kind 17, of a group
     layout      := 1 or 2  n:u8  2  reserved:u8^5  tree:O  ...                        the body of a message of kind 8, of a dataset in chunks
                  | 3  2  n:u8  tree:O  ...                                            n as in `hdf5_trees`
+                 | 4  2  u8  n:u8  width:u8  size^n  index:u8  ...                    a size has this width; the indexes 3 to 5 are arrays and trees of chunks
     links       := 0  flags:u8  u64?  heap:O  tree:O  ...                             kind 2, of a group; the number is there if bit 0 of the flags is set
+    attributes  := 0  flags:u8  u16?  heap:O  tree:O  ...                             kind 21; the number is there if bit 0 of the flags is set
 
 The type of an attribute is shared if bit 0 of its flags is set. Integers are little-endian. Limits: the blocks of a header may have 64 MiB. The texts
-of an attribute have no more bytes together than the file, since each is there once. `hdf5_trees` checks the trees. A group with its links in a heap
-is refused: with a damaged link there, the library frees memory that is not its own. The library makes such a heap for groups of more than 8 links if
-``libver="latest"`` or ``track_order=True`` asks for it, which Keras does not do.
+of an attribute have no more bytes together than the file, since each is there once. `hdf5_trees` checks the trees. Links or attributes in a heap, messages
+in the heap of the file (kind 15), and the indexes of chunks of version 4 are refused: if these are damaged, the library frees memory that is not its own, divides by 0, or does
+not end. It makes them if ``libver="latest"`` or ``track_order=True`` asks for it, which Keras does not do.
 Source: HDF5 File Format Specification 3.0, sections II.A and IV.A; seen with HDF5 1.14.6.
 """
 
@@ -51,8 +53,14 @@ _LINKS: Final = 2
 _TYPE: Final = 3
 _LAYOUT: Final = 8
 _ATTRIBUTE: Final = 12
+_MESSAGES: Final = 15
 _NAMES: Final = 17
+_ATTRIBUTES: Final = 21
+_HEAPS: Final = {_LINKS: ("links", 8), _ATTRIBUTES: ("attributes", 2)}
+"""By the kind of a message that may name a heap, what is in that, and the bytes of the number before."""
 _IN_CHUNKS: Final = 2
+_WITHOUT_INDEX: Final = (1, 2)
+"""The indexes of version 4 that are none: one chunk, or chunks one after the other."""
 _OF_ANY_LENGTH: Final = 9
 """The class of types whose values are in collections."""
 _SHARED: Final = 2
@@ -92,7 +100,7 @@ class Hdf5Headers:
 
         Raises:
             CorruptCheckpointError: Its blocks do not lie in the file, or are the same ones again.
-            UnsupportedError: It is a group whose links are in a heap.
+            UnsupportedError: It has structures of a newer format that are not checked.
         """
         pending = [position]
         while pending:
@@ -106,8 +114,7 @@ class Hdf5Headers:
                     if kind == _ATTRIBUTE and not flags & _SHARED:
                         self._check_texts(each, body, header)
                     self._check_tree(each, kind, body)
-                    if kind == _LINKS:
-                        self._refuse_heap(body)
+                    self._refuse_newer(kind, body)
 
     def _messages(self, position: int) -> Iterator[tuple[int, int, memoryview]]:
         """The kind, the flags and the body of each message of a header."""
@@ -166,13 +173,23 @@ class Hdf5Headers:
         if root is not None and not self._is_none(root):
             check_tree(lambda start, size: self._read(start, size, position), root, tree, width, self.offset)
 
-    def _refuse_heap(self, body: memoryview) -> None:
-        heap = _number(body, 10 if len(body) > 1 and body[1] & 1 else 2, self.offset)
-        if heap is not None and not self._is_none(heap):
+    def _refuse_newer(self, kind: int, body: memoryview) -> None:
+        """Refuses structures that are not checked."""
+        found = ""
+        if kind in _HEAPS and len(body) > 1:
+            what, width = _HEAPS[kind]
+            heap = _number(body, 2 + (width if body[1] & 1 else 0), self.offset)
+            found = f"more than 8 {what}, in a heap" if heap is not None and not self._is_none(heap) else ""
+        elif kind == _LAYOUT and len(body) > 4 and body[0] > 3 and body[1] == _IN_CHUNKS:
+            index = _number(body, 5 + body[3] * body[4], 1)
+            found = "chunks with an index of the newest format" if index not in _WITHOUT_INDEX else ""
+        elif kind == _MESSAGES:
+            found = "messages in a heap of the file"
+        if found:
             raise UnsupportedError(
-                "a group of the HDF5 file has its links in a heap, which the HDF5 library cannot read safely from a damaged file",
-                expected="links as Keras and h5py write them by default",
-                found="a group of many links that was written with libver='latest' or track_order=True",
+                "the HDF5 file has structures of a newer format, which the HDF5 library cannot read safely if they are damaged",
+                expected="those that Keras and h5py write by default",
+                found=f"{found}, as libver='latest' or track_order=True may write it",
                 remedy="load the file with Keras, and save it again; or copy its datasets into another file with h5py",
             )
 

@@ -50,7 +50,7 @@ def test_ratios_in_the_readme_are_the_benchmarks():
         f"A state of {state} in memory: tf.train.Checkpoint takes {tensorflow_save} times as long as milepost to save it and "
         f"{tensorflow_restore} times to restore it, Orbax {ratios(memory, 'Orbax', 'milepost', 4, 6)} times, and safetensors, without checksums "
         f"and fsync, {ratios(memory, 'safetensors', 'milepost', 4, 6)} times.",
-        f"Mapping the file with torch, which reads nothing yet, takes {ratios(memory, 'torch, mmap', 'milepost', 6)} times as long as a restore.",
+        f"`torch.load(mmap=True)` returns in {ratios(memory, 'torch, mmap', 'milepost', 6)} times the time of a restore, but has read nothing yet.",
         f"Of 20,000 small variables, each takes {own_save} µs to save and {own_restore} µs to restore.",
         f"tf.train.Checkpoint takes {ratios(small, 'tf.train.Checkpoint', 'milepost', *columns)} times as long.",
         f"milepost takes {ratios(small, 'milepost', 'safetensors', *columns)} times as long as safetensors, which has neither graph nor fsync.",

@@ -128,7 +128,7 @@ def decode(data: bytes) -> Entry:
         UnsupportedError: Values of the element type cannot be read.
     """
     if _USUAL(data):
-        # An index may have millions of such entries. Whatever is wrong with one of them is found below.
+        # An index may have millions of such entries. This code reads them fast; the code below finds what is wrong with others.
         place, end = BundleEntry(), 4 + data[3]
         try:
             place.MergeFromString(data[end:])

@@ -71,7 +71,7 @@ class Node(NamedTuple):
 new_edge: Final = partial(tuple.__new__, Edge)
 new_value: Final = partial(tuple.__new__, SavedValue)
 new_node: Final = partial(tuple.__new__, Node)
-"""They make the same of a tuple with all attributes. The classes themselves are functions in Python, which take twice as long."""
+"""Each makes an object from a tuple of all attributes. Calling the class takes twice as long, since that runs code in Python."""
 
 _EMPTY: Final[tuple[Any, ...]] = ()
 

@@ -40,7 +40,7 @@ _NOTHING: Final = np.zeros(0, np.bool_)
 SPEC_OF_NONE: Final = TensorSpec(_BOOL, (0,))
 """What is saved for None."""
 SHOWN_NONE: Final = "None"
-"""What is shown in the place of an element type and a shape."""
+"""Lists of values show None so. Other values have an element type and a shape there."""
 _SCALARS: Final = frozenset(
     dtype
     for dtype in DType.all()

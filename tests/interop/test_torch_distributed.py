@@ -365,6 +365,15 @@ class TestRestoring:
         for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
             assert torch.equal(first.optimizer.state[one]["exp_avg"], second.optimizer.state[other]["exp_avg"])
 
+    @pytest.mark.parametrize("way", ["numbers", "names", "flat"])
+    def test_what_means_parameters_does_not_mean_their_state(self, tmp_path, way):
+        first = program(OPTIMIZERS["adamw"])
+        step(first.model, first.optimizer)
+        second = program(OPTIMIZERS["adamw"], seed=9)
+        second.restore(saved(tmp_path / "dcp", state_of(first, way)), only="*.weight").assert_consumed()
+        assert torch.equal(second.model[0].weight, first.model[0].weight)
+        assert not second.optimizer.state
+
     def test_state_of_other_groups_by_positions_in_another_order_is_refused(self, tmp_path):
         first = program(OPTIMIZERS["adamw"], groups=lambda model: two_groups(model, (1, 0)))
         step(first.model, first.optimizer)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from milepost.adapters.optimizer_settings import EMPTY
 from milepost.adapters.packed import PackedAdapter
@@ -239,7 +239,7 @@ class _Names:
         without_groups: The paths of live optimizers of which only state is taken.
         others: If ``cast`` has names: the other names of values, by their keys.
         ignored: The paths of live objects that ``ignore`` names as the file does, with levels that the program does not have.
-        by_names: The state of optimizers that the file has by the names of parameters, if ``rename`` is given.
+        by_names: The state of optimizers that the file has by the names of parameters, if ``rename`` or ``only`` is given.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class _Names:
         self._names: dict[str, str | None] = {}
         self._whole: set[str] = set()
         self._with_settings: tuple[str, ...] = ()
-        self.by_names = _StateByNames(reader.root if translation.rename else None)
+        self.by_names = _StateByNames(reader.root if translation.rename or translation.only is not None else None)
         if not (translation.renames or translation.casts_some):
             return
         self._live = set(map(as_compared, live.paths))
@@ -277,8 +277,9 @@ class _Names:
                 self.away.append(key)
                 continue
             owner = next((each for each in self._optimizers if as_compared(name).startswith(as_compared(each))), "")
-            if owner and self.by_names:
-                name = self.by_names.kept(key, name, owner)
+            place = self.by_names.place(key) if owner else None
+            if place is not None:
+                name = self.by_names.kept(key, place, name, owner)
             if owner and key.endswith(name[len(owner) :]):
                 origins[key[: len(owner) - len(name)]] = owner
             if owner and as_compared(name).startswith(f"{as_compared(owner)}{GROUPS}/"):
@@ -286,7 +287,7 @@ class _Names:
             others = live_names.get(key, ())
             if translation.casts_some:
                 self.others[key] = [*self._other_names(name, owner), *others]
-            if self._takes(name, owner, others):
+            if self._takes(name, owner, others, None if place is None else key[place.begin : place.end]):
                 self._names[key] = name
                 needed.add(owner)
                 continue
@@ -399,9 +400,13 @@ class _Names:
             )
         return not path.startswith(self._with_settings) or self._translation.takes(path)
 
-    def _takes(self, name: str, owner: str, live_names: Sequence[str] = ()) -> bool:
+    def _takes(self, name: str, owner: str, live_names: Sequence[str] = (), parameter: str | None = None) -> bool:
         whole = self.whole_of(name)
         names = [whole] if whole is not name else [name, *self._other_names(name, owner)]
+        if parameter is not None and self._translation.wants(parameter):
+            # what means the parameter does not mean its state
+            slot = as_compared(name).rpartition(f"{as_compared(parameter)}/")[2]
+            return self._translation.takes(f"{owner}{STATE}/{slot}") and not any(map(self._translation.ignores, names))
         return self._translation.takes_any([*names, *live_names[:1]], live_names[1:])
 
     def whole_of(self, name: str) -> str:
@@ -431,6 +436,20 @@ class _Names:
             yield from {f"{owner}{STATE}/{'/'.join(parts[1:])}", f"{owner}{STATE}/{parts[-1]}"}
 
 
+class _Place(NamedTuple):
+    """Where the name of a parameter is in the key of its state.
+
+    Attributes:
+        inside: Where the name below the optimizer begins.
+        begin: Where the name of the parameter begins.
+        end: Where it ends.
+    """
+
+    inside: int
+    begin: int
+    end: int
+
+
 class _StateByNames:
     """The state of optimizers that a file has by the names of parameters.
 
@@ -438,7 +457,7 @@ class _StateByNames:
     name becomes.
 
     Args:
-        root: The file; None if nothing is renamed.
+        root: The file; None if its names are not looked at.
 
     Attributes:
         given: What ``rename`` calls parameters there, by their names in the file.
@@ -448,7 +467,7 @@ class _StateByNames:
         self.given: dict[str, str] = {}
         items = [] if root is None else [item for item in walked(root) if not item.is_leaf and is_optimizer_state(item)]
         self._names = {
-            as_compared(item.key): {as_compared(name) for name in names}
+            as_compared(f"{item.key}/" if item.key else ""): {as_compared(name) for name in names}
             for item in items
             if (names := names_of_parameters(item))
         }
@@ -456,27 +475,33 @@ class _StateByNames:
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def kept(self, key: str, name: str, owner: str) -> str:
+    def place(self, key: str) -> _Place | None:
+        """Where the name of a parameter is in a key; None if it is not that of state or a hyperparameter of one."""
+        plain = as_compared(key)
+        for origin, names in self._names.items():
+            for part in (f"{origin}{STATE}/", f"{origin}{GROUPS}/"):
+                end = plain.rfind("/") if plain.startswith(part) else -1
+                while end > len(part):
+                    if plain[len(part) : end] in names:
+                        return _Place(len(origin), len(part), end)
+                    end = plain.rfind("/", 0, end)
+        return None
+
+    def kept(self, key: str, place: _Place, name: str, owner: str) -> str:
         """The new name of a value with the name of the parameter in it.
 
         Args:
             key: The key of the value.
+            place: Where the name of the parameter is in it.
             name: What ``rename`` says.
             owner: The live path of the optimizer, and a slash.
         """
-        for origin, names in self._names.items():
-            for begin in (f"{origin}/{STATE}/", f"{origin}/{GROUPS}/"):
-                if not as_compared(key).startswith(begin):
-                    continue
-                levels = as_compared(key)[len(begin) :].split("/")
-                for count in range(len(levels) - 1, 0, -1):
-                    if (parameter := "/".join(levels[:count])) in names:
-                        rest = "/".join(as_compared(name).split("/")[count - len(levels) :])
-                        end = len(key) - len("/".join(levels[count:]))
-                        if as_compared(name).startswith(begin := f"{as_compared(owner)}{begin[len(origin) + 1 :]}"):
-                            self.given[parameter] = as_compared(name)[len(begin) : len(name) - len(rest) - 1]
-                        return f"{owner}{key[len(origin) + 1 : end]}{name[len(name) - len(rest) :]}"
-        return name
+        plain = as_compared(name)
+        rest = "/".join(plain.split("/")[-as_compared(key)[place.end :].count("/") :])
+        begin = as_compared(f"{owner}{key[place.inside : place.begin]}")
+        if plain.startswith(begin):
+            self.given[as_compared(key[place.begin : place.end])] = plain[len(begin) : len(name) - len(rest) - 1]
+        return f"{owner}{key[place.inside : place.end + 1]}{name[len(name) - len(rest) :]}"
 
 
 def _order_of_leaves(live: LiveGraph) -> dict[str, int]:

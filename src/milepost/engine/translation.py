@@ -216,6 +216,10 @@ class Translation:
         are_taken = [self.takes(name) for name in (*names, *others)]
         return any(are_taken) and not any(map(self.ignores, names))
 
+    def wants(self, path: str) -> bool:
+        """Whether ``only`` names what is at a path, or something above it."""
+        return self._wanted is not None and bool(self._wanted.match(as_compared(path)))
+
     def leaves_alone(self, path: str, *, counter: bool = False) -> bool:
         """Whether the live object at a path keeps what it has.
 

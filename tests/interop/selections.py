@@ -129,7 +129,9 @@ def _named(weights: Mapping[tuple[str, str], Any], moments: Mapping[tuple[str, s
 
 def torch_cases() -> list[Case]:
     import torch
+    import torch.distributed.checkpoint as dcp
     from safetensors.torch import save_file
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
     attributes = {"kernel": "weight", "bias": "bias"}
 
@@ -162,6 +164,11 @@ def torch_cases() -> list[Case]:
         torch.save({"model": made[0].state_dict(), "optimizer": made[1].state_dict()}, directory / "c.pt")
         return str(directory / "c.pt")
 
+    def distributed(directory: Path, made: Any) -> str:
+        state = {"model": made[0].state_dict(), "optimizer": get_optimizer_state_dict(*made)}
+        dcp.save(state, checkpoint_id=directory / "dcp", no_dist=True)
+        return str(directory / "dcp")
+
     def safetensors(directory: Path, made: Any) -> str:
         save_file(made[0].state_dict(), directory / "c.safetensors")
         return str(directory / "c.safetensors")
@@ -173,6 +180,7 @@ def torch_cases() -> list[Case]:
     return [
         Case("PyTorch, milepost's own", own, make, values, rate),
         Case("PyTorch, `torch.save`", pickled, make, values, rate),
+        Case("PyTorch, `torch.distributed.checkpoint`", distributed, make, values, rate),
         Case("PyTorch, safetensors", safetensors, make, weights, of_model=True),
     ]
 

@@ -192,3 +192,87 @@ def test_a_lazy_module_that_was_called_has_nothing_without_a_value(tmp_path):
     model(torch.ones(1, 2))
     path = Checkpoint(model=model).write(tmp_path / "ckpt")
     assert not milepost.convert(path, tmp_path / "m.pt", separator=".").left_out
+
+
+class Metres(nn.Module):  # type: ignore[name-defined]
+    """Had its lengths in kilometres in its first version."""
+
+    _version = 2
+
+    def __init__(self, lengths):
+        super().__init__()
+        self.lengths = nn.Parameter(torch.tensor(lengths))
+
+    def _load_from_state_dict(self, state, prefix, metadata, *rest):
+        if metadata.get("version", 1) < 2:
+            state[prefix + "lengths"] = state[prefix + "lengths"] * 1000
+        super()._load_from_state_dict(state, prefix, metadata, *rest)
+
+
+@pytest.fixture
+def file_with_versions(tmp_path):
+    torch.save({"net": nn.Sequential(Metres([3.0])).state_dict(), "epoch": 1}, tmp_path / "a.pt")
+    return tmp_path / "a.pt"
+
+
+PART = {"only": "net", "rename": {"net": ""}}
+
+
+@pytest.mark.parametrize("through", ["pt", "several", "checkpoint", "state dict", "tree"])
+def test_versions_in_a_file_of_pytorch_stay_with_its_values(tmp_path, file_with_versions, through):
+    if through == "tree":
+        state = milepost.load(file_with_versions, arrays="torch")["net"]
+    elif through == "state dict":
+        state = milepost.to_state_dict(file_with_versions, arrays="torch", **PART)
+    elif through == "several":
+        milepost.convert(file_with_versions, tmp_path / "b.pt", separator=".", max_shard_size=1, **PART)
+        state = milepost.to_state_dict(tmp_path / "b.pt", arrays="torch")
+    else:
+        source = file_with_versions
+        if through == "checkpoint":
+            milepost.convert(source, source := tmp_path / "c")
+        milepost.convert(source, tmp_path / "b.pt", separator=".", **PART)
+        state = torch.load(tmp_path / "b.pt")
+    model = nn.Sequential(Metres([0.0]))
+    model.load_state_dict(state)
+    assert model[0].lengths.tolist() == [3.0]
+
+
+def test_a_restore_under_another_name_knows_the_versions(file_with_versions):
+    model = nn.Sequential(Metres([0.0]))
+    milepost.Checkpoint(model=model).read(file_with_versions, rename={"net": "model"}, ignore="epoch")
+    assert model[0].lengths.tolist() == [3.0]
+    milepost.load_weights(model, file_with_versions, rename={"net": ""}, only="0")
+    assert model[0].lengths.tolist() == [3.0]
+
+
+def test_so_does_one_from_a_model_in_a_wrapper(tmp_path):
+    torch.save({"model": nn.DataParallel(nn.Sequential(Metres([3.0]))).state_dict(), "other": 1}, tmp_path / "a.pt")
+    model = nn.Sequential(Metres([0.0]))
+    milepost.Checkpoint(model=model).read(tmp_path / "a.pt")
+    assert model[0].lengths.tolist() == [3.0]
+
+
+class Extra(nn.Module):  # type: ignore[name-defined]
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(9, 9)
+
+    def get_extra_state(self):
+        return {"values": torch.ones(2), "rest": [1, None]}
+
+    def set_extra_state(self, state):
+        self.state = state
+
+
+def test_extra_state_in_several_files_is_read(tmp_path):
+    model = nn.Sequential(Extra(), Extra())
+    path = Checkpoint(model=model).write(tmp_path / "ckpt")
+    part = {"only": "model", "rename": {"model": ""}, "separator": "."}
+    index = milepost.convert(path, tmp_path / "m.pt", max_shard_size=400, **part).files[-1]
+    assert set(milepost.to_state_dict(index, arrays="torch")) == set(model.state_dict())
+    live = nn.Sequential(Extra(), Extra())
+    milepost.load_weights(live, index).assert_consumed()
+    assert live[1].state["rest"] == [1, None]
+    assert live[1].state["values"].tolist() == [1.0, 1.0]
+    assert live[1].layer.weight.equal(model[1].layer.weight)

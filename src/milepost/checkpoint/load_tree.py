@@ -455,9 +455,12 @@ def _foreign(reader: ForeignReader, make: _Make, beside: Beside, *, made: bool) 
         else:
             members = [found[id(each)] for each in item.members]
             if isinstance(value, Mapping):
-                found[id(item)] = dict(zip(value, members, strict=True))
+                made_dict: dict[Any, Any] = dict(zip(value, members, strict=True))
                 if isinstance(versions := getattr(value, METADATA, None), Mapping):
-                    beside.metadata[id(found[id(item)])] = versions
+                    made_dict = OrderedDict(made_dict)
+                    vars(made_dict)[METADATA] = versions
+                    beside.metadata[id(made_dict)] = versions
+                found[id(item)] = made_dict
             else:
                 found[id(item)] = members if isinstance(value, list) else tuple(members)
             if reader.origin.dotted and item.key.replace("/", ".").rpartition(".")[2] == EXTRA_STATE:

@@ -20,6 +20,9 @@ from milepost.conversion.states import END as END_OF_STATE
 from milepost.conversion.states import State, states_in_file, states_of, tensor_of
 from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
+from milepost.foreign import ForeignReader
+from milepost.foreign.items import Item, walked
+from milepost.foreign.rebuilt import METADATA as METADATA_OF_MODULES
 from milepost.graph.all_names import all_names, lazy_names, version_of
 from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, escape
@@ -217,7 +220,11 @@ class _Planning:
                 self.export.unwanted.append(key)
             else:
                 self.export.left_out[key] = f"an object of {kind}, which milepost does not read"
-        states = dict(states_in_file(self._reader))
+        states: dict[str, State] = {}
+        if isinstance(self._reader, ForeignReader) and self._reader.origin.dotted:
+            for item in walked(self._reader.root):
+                self._plan_noted(item)
+            states = dict(states_in_file(self._reader))
         for key, state in states.items():
             self.done.update(state.keys)
             self._plan_state(state, [key])
@@ -227,6 +234,15 @@ class _Planning:
             for key in self._reader.catalogue().not_arrays
             if key not in states and not key.startswith(inside) and self._names(key) is not None
         ]
+
+    def _plan_noted(self, item: Item) -> None:
+        """Adds the versions that a file of PyTorch has with a dict."""
+        noted = getattr(item.value, METADATA_OF_MODULES, None)
+        for name, facts in noted.items() if isinstance(noted, Mapping) else ():
+            version = facts.get("version") if isinstance(facts, Mapping) else None
+            called = self._called("/".join(filter(None, [item.key, name]))) if isinstance(name, str) else None
+            if type(version) is int and called is not None:
+                self.export.versions[called] = version
 
     def plan_graph(self, graph: ObjectGraph, *, with_states: bool) -> None:
         """Finds the other names of objects, and the versions of modules.

@@ -89,10 +89,8 @@ def states_of(reader: BundleReader, graph: ObjectGraph) -> dict[int, State]:
     return states
 
 
-def states_in_file(reader: BundleReader) -> Iterator[tuple[str, State]]:
+def states_in_file(reader: ForeignReader) -> Iterator[tuple[str, State]]:
     """The extra states of modules in a file of another library, each with its name."""
-    if not (isinstance(reader, ForeignReader) and reader.origin.dotted):
-        return
     if not any(EXTRA_STATE in key for key in (*reader.keys(), *reader.catalogue().not_arrays)):
         return
     keys = {id(item.value): item.key for item in walked(reader.root) if isinstance(item.value, Stored)}

@@ -143,6 +143,8 @@ class GraphBuilder:
         self._edges = [{edge.name: edge.node for edge in edges} for edges in live.edges]
         self._packable = packable(reader.root)
         self._state_dict = reader.root
+        self._trail: tuple[str, ...] = ()
+        """The names from there to the item that is added."""
         self._drafts: list[_Draft] = []
         self._of_live: dict[int, int] = {}
         self._added: set[int] = set()
@@ -266,7 +268,10 @@ class GraphBuilder:
     def _add_children(self, node: int, item: Item, live: int | None) -> None:
         """Adds nodes for the items below an item, each with the live object of its name."""
         edges = self._edges[live] if live is not None else {}
-        above, self._state_dict = self._state_dict, item if isinstance(item.value, Mapping) else self._state_dict
+        above, trail = self._state_dict, self._trail
+        if isinstance(item.value, Mapping):
+            self._state_dict, self._trail = item, ()
+        state, names = self._state_dict, self._trail
         self._keep_what_is_newer(item, edges)
         renamed = self._parametrised(item, edges)
         self._add_with_dots(node, item, edges)
@@ -274,6 +279,7 @@ class GraphBuilder:
         for name, child in item.children.items():
             if id(child) in self._added:
                 continue
+            self._state_dict, self._trail = state, (*names, name)
             if name in renamed:
                 self._add_parametrised(node, edges, renamed[name], child)
                 continue
@@ -285,7 +291,7 @@ class GraphBuilder:
                 self.ignored += [each.key for each in walked(child) if each.is_leaf]
                 continue
             self._drafts[node].children[name] = self._add(child, live_child)
-        self._state_dict = above
+        self._state_dict, self._trail = above, trail
 
     def _steps(self, name: str, live: int) -> list[tuple[str, int]]:
         """The edges and live objects that a name leads to from an object, if it has the separators of other libraries: slashes in a file of PyTorch, and dots
@@ -458,12 +464,7 @@ class GraphBuilder:
         noted = getattr(state.value, METADATA, None)
         if not isinstance(noted, Mapping):
             return {}
-        names, below = [], item
-        while below.children and state is not item:
-            name, below = next(iter(below.children.items()))
-            names.append(name)
-        path = below.key.removeprefix(state.key).removeprefix("/")
-        prefix = path.removesuffix(".".join(names)).removesuffix(".")
+        prefix = "" if state is item else ".".join(self._trail)
         return {
             name.removeprefix(prefix).removeprefix("."): each
             for name, each in noted.items()
@@ -511,7 +512,9 @@ class GraphBuilder:
             is_value = name == VALUE and adapter is not None and adapter.leaf and child.is_leaf
             if not (is_wrapper or is_value) or (live is not None and name in self._edges[live]):
                 break
-            item = child
+            if isinstance(item.value, Mapping):
+                self._state_dict, self._trail = item, ()
+            item, self._trail = child, (*self._trail, name)
         return item
 
     def _add_leaf(self, node: int, item: Item) -> None:

@@ -44,7 +44,29 @@ def renamed(tree: Any, rename: Rename, *, dotted: bool = False) -> tuple[Any, di
                 names["/".join((*move.new, *path))] = "/".join((*move.old, *path))
     for move in found:
         _drop_empty(rest, move.old[:-1])
+    _note_versions(tree, rest, targets)
     return rest, names, ["/".join(path) for path, target in targets.items() if target is None]
+
+
+def _note_versions(old: Any, new: _Dict, targets: Mapping[Path, Path | None]) -> None:
+    """Notes the versions of modules, which PyTorch has with a state dict, where their values are now, under their new names."""
+    holders = {path[:-1] for path, target in targets.items() if target not in (None, path)}
+    contents, moved = _Contents(old), _Contents(new)
+    versions = {
+        path: noted for path in holders if isinstance(noted := getattr(contents.at(path), METADATA, None), Mapping)
+    }
+    for path, target in targets.items() if versions else ():
+        noted = versions.get(path[:-1])
+        if noted is None or target is None or target == path:
+            continue
+        module, found = path[-1].split("."), target[-1].split(".")
+        place = moved.at(target[:-1])
+        if not isinstance(place, _Dict):
+            continue
+        present = vars(place).setdefault(METADATA, {})
+        while module and found and module.pop() == found.pop():
+            if ".".join(module) in noted:
+                present.setdefault(".".join(found), noted[".".join(module)])
 
 
 def _refuse_same_names(targets: Mapping[Path, Path | None]) -> None:

@@ -22,6 +22,8 @@ HOSTILE = {
     "a number of thousands of digits": "9" * 100_000,
     "objects of a shape of exabytes": '{"!":"objects","shape":[1000000000,1000000000],"items":[]}',
     "text of gigabytes": '{"!":"array","dtype":"<U1000000000","shape":[1],"base64":""}',
+    "an array with a character that is none": '{"!":"array","dtype":"<U1","shape":[1],"base64":"////fw=="}',
+    "a scalar with a character that is none": '{"!":"scalar","dtype":"<U1","base64":"////fw=="}',
 }
 
 

@@ -160,6 +160,17 @@ def test_damaged_text_is_not_read(tmp_path):
         milepost.load(tmp_path / "a.npz")
 
 
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("character", [0x110000, 0xFFFFFFFF])
+def test_a_character_that_is_none_is_damage(tmp_path, order, character):
+    """NumPy would raise a SystemError."""
+    text = np.array(["ab", "c"], f"{order}U2")
+    text.view(f"{order}u4")[1] = character
+    np.savez(tmp_path / "a.npz", text=text)
+    with pytest.raises(CorruptCheckpointError, match="a character"):
+        milepost.load(tmp_path / "a.npz")
+
+
 def test_a_wrong_checksum_is_damage(path):
     data = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:

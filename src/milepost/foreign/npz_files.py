@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -348,6 +349,14 @@ class NpzFile:
         form = place.form
         data = np.empty(form.nbytes, np.uint8)
         self._read(place, data)
+        if form.dtype.kind == "U":
+            characters = data.view(np.dtype("u4").newbyteorder(form.dtype.byteorder))
+            if (characters > sys.maxunicode).any():  # NumPy raises a SystemError, or returns other text
+                raise CorruptCheckpointError(
+                    "an array of text has a character that is none",
+                    expected=f"at most {sys.maxunicode:#x}",
+                    found=f"{characters.max():#x}",
+                )
         found = data.view(form.dtype).tolist() if form.dtype.itemsize else [b""] * math.prod(form.shape)
         texts = [each.encode(errors="surrogatepass") if isinstance(each, str) else each for each in found]
         return object_array(texts, form.shape[::-1]).T if form.fortran else object_array(texts, form.shape)

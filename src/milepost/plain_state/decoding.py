@@ -181,7 +181,7 @@ class _Decoder:
     def _array(self, value: dict[str, Any]) -> Array:
         if "base64" in value:
             raw = base64.b64decode(value["base64"], validate=True)
-            array = np.frombuffer(raw, dtype_of(value["dtype"])).reshape(value["shape"]).copy()
+            array = np.frombuffer(raw, _of_numbers(value["dtype"])).reshape(value["shape"]).copy()
         elif "items" in value:
             array = shaped([self._bytes(each) for each in value["items"]], value["shape"])
         else:
@@ -192,14 +192,20 @@ class _Decoder:
         if value["dtype"] in ("str", "bytes"):
             plain = self.decode(value["value"], depth + 1)
             return np.str_(plain) if isinstance(plain, str) else np.bytes_(plain)
-        dtype = dtype_of(value["dtype"])
+        dtype = _of_numbers(value["dtype"])
         if "base64" in value:
             return np.frombuffer(base64.b64decode(value["base64"], validate=True), dtype, 1)[0]
-        if dtype.kind in "US":
-            raise CorruptCheckpointError("plain state has no scalars of this type", found=value["dtype"])
         if dtype.kind in "mM":
             return np.array(value["value"], np.int64).view(dtype)[()]
         return np.array(self.decode(value["value"], depth + 1), dtype)[()]
+
+
+def _of_numbers(name: Any) -> np.dtype[Any]:
+    """An element type of numbers. Text is not saved as bytes, in which a character may be none."""
+    dtype = dtype_of(name)
+    if dtype.kind in "US":
+        raise CorruptCheckpointError("plain state has no elements of this type in this form", found=name)
+    return dtype
 
 
 _FORMS: Final[dict[str, Callable[[_Decoder, dict[str, Any], int], Any]]] = {

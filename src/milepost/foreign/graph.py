@@ -14,7 +14,7 @@ Names are followed through the file and the live objects side by side, because o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -85,6 +85,33 @@ class HeldObject(NamedTuple):
     key: str
     kind: str
     is_unread: bool
+
+
+class _Below(Mapping[str, Any]):
+    """What is noted of the modules below a name, by their names from there. It is not copied for each of thousands of modules.
+
+    Args:
+        noted: What is noted of all modules.
+        prefix: The name.
+    """
+
+    def __init__(self, noted: Mapping[Any, Any], prefix: str) -> None:
+        self._noted = noted
+        self._prefix = prefix
+
+    def __getitem__(self, name: str) -> Any:
+        return self._noted[".".join(filter(None, (self._prefix, name)))]
+
+    def __iter__(self) -> Iterator[str]:
+        for name in self._noted:
+            if isinstance(name, str) and (not self._prefix or f"{name}.".startswith(f"{self._prefix}.")):
+                yield name.removeprefix(self._prefix).removeprefix(".")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return bool(self._noted)
 
 
 class _Draft:
@@ -464,12 +491,7 @@ class GraphBuilder:
         noted = getattr(state.value, METADATA, None)
         if not isinstance(noted, Mapping):
             return {}
-        prefix = "" if state is item else ".".join(self._trail)
-        return {
-            name.removeprefix(prefix).removeprefix("."): each
-            for name, each in noted.items()
-            if isinstance(name, str) and (not prefix or name == prefix or name.startswith(f"{prefix}."))
-        }
+        return _Below(noted, "" if state is item else ".".join(self._trail))
 
     def _without_functions(self, item: Item, live: int) -> Item:
         """The state of a scheduler without functions of its class, which older versions of PyTorch wrote."""

@@ -99,6 +99,19 @@ def test_a_file_of_keras_is_restored_as_by_keras(kind, tmp_path):
     status.assert_consumed()
 
 
+@pytest.mark.parametrize(
+    ("selection", "is_taken"), [({"only": "layers/dense"}, True), ({"ignore": "layers/dense"}, False)]
+)
+def test_a_layer_with_lora_is_taken_or_left_out_as_a_whole(selection, is_taken, tmp_path):
+    model, other = built(low_rank, 1), built(low_rank, 2)
+    before = values(other.layers[0])
+    model.save_weights(tmp_path / "keras.weights.h5")
+    milepost.Checkpoint(other).read(tmp_path / "keras.weights.h5", **selection)
+    model.load_weights(tmp_path / "keras.weights.h5")
+    expected = values(model.layers[0]) if is_taken else before
+    assert all(map(np.array_equal, values(other.layers[0]), expected))
+
+
 def test_a_kernel_alone_is_no_model_with_lora(tmp_path):
     model = built(low_rank, 1)
     model.layers[0].lora_kernel_a = None

@@ -403,10 +403,10 @@ class GraphBuilder:
 
     def _add_merged(self, item: Item, obj: Any, variables: Mapping[str, Any]) -> None:
         """Adds what Keras gives to variables of which the file has the values merged with others, as LoRA is merged with a kernel."""
-        for variable, value in merged_of(obj, variables):
+        for name, variable, value in merged_of(obj, variables):
             number = self._numbers.get(id(variable))
             if number is not None:
-                key = "/".join(filter(None, (item.key, variable.path)))
+                key = f"{item.key}/{name}" if item.key else name
                 self._add_values(self._node_of(number), {VARIABLE_VALUE: (key, value)})
                 self.notes[key] = _MERGED
 

@@ -99,8 +99,8 @@ def variables_of(file: KerasFile, item: Item, obj: Any, *, may_lack: bool = Fals
     return found
 
 
-def merged_of(obj: Any, variables: Mapping[str, Any]) -> Iterator[tuple[Any, Array]]:
-    """The variables of which a file of Keras has the values merged with others, each with the value that Keras gives it.
+def merged_of(obj: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any, Array]]:
+    """The variables of which a file of Keras has the values merged with others, each with a name in the file and the value that Keras gives it.
 
     Args:
         obj: An object of Keras 3.
@@ -110,10 +110,11 @@ def merged_of(obj: Any, variables: Mapping[str, Any]) -> Iterator[tuple[Any, Arr
         from milepost.adapters.keras import own_files
 
     taken = {id(each) for each in variables.values()}
-    for each, _ in own_files.computing_by_path(obj).values():
+    for path, (each, _) in own_files.computing_by_path(obj).items():
         takers, others = own_files.loaded(each)
         if any(id(variable) in taken for variable in takers.values()):
-            yield from others
+            for variable, value in others:
+                yield "/".join(filter(None, (path, VARIABLES, variable.name))), variable, value
 
 
 class OwnState(NamedTuple):

@@ -12,7 +12,6 @@ public, and an adapter needs no others.
 `restore_child`, `restore_slot`,      restore deferred values; a hook calls them when an object has made a child
 `restore_children`, `is_deferred`
 `Omission`, `Accounted`               what a checkpoint would leave out
-`SavedState`, `LoadedState`           what an object that loads its state by code of its own is given, and has taken
 `DType`, `TensorSpec`, `TensorSlice`  element types, element types with shapes, boxes cut from a tensor
 `SavedState`, `LoadedState`           what an object loads by code of its own, and what it has loaded
 `StoredTensor`, `PiecewiseArray`,     large values: read box by box, and saved from several pieces of memory

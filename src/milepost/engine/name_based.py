@@ -139,7 +139,7 @@ class NameBasedRestoration(WatchedRestore):
             for value in values:
                 name = self._name(value, live.paths[number])
                 key = self._key(name)
-                if not self._translation.takes_any({name, live.paths[number]}, others.get(number, ())):
+                if not self._takes_value(name, live.paths[number], others.get(number, ())):
                     left_alone.add(key)
                     note = "left alone by ignore or only"
                     entries.append(
@@ -215,7 +215,7 @@ class NameBasedRestoration(WatchedRestore):
             pairs = [
                 (value, key)
                 for value, name in names
-                if (key := self._key(name)) is not None and self._translation.takes_any({name, own_path}, more)
+                if (key := self._key(name)) is not None and self._takes_value(name, own_path, more)
             ]
             self._paths |= {key: (own_path, *more) for _, key in pairs}
             self.may_lack |= len(pairs) < len(values)
@@ -256,6 +256,10 @@ class NameBasedRestoration(WatchedRestore):
         if self._keys is not None:
             return self._keys.get(name)
         return name if name in self.reader else None
+
+    def _takes_value(self, name: str, path: str, others: Sequence[str]) -> bool:
+        """Whether ``only`` and ``ignore`` leave a live value to this restore, by its name and its paths."""
+        return not self._translation.selects or self._translation.takes_any({name, path}, others)
 
     def _other_paths(self, live: LiveGraph, path: str) -> dict[int, list[str]]:
         """The other paths of live objects that have several, if ``only`` or ``cast`` may have them."""

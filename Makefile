@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN = $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 
 # What meets the operating system: what is tested on those that the other tests are not written for.
-MEETING_FILES = tests/portability tests/storage tests/engine tests/manager tests/bundle tests/table tests/coding tests/tensor \
+MEETING_FILES = tests/portability tests/storage tests/series tests/saving tests/restoring tests/distributed tests/engine tests/manager tests/bundle tests/table tests/coding tests/tensor \
 	tests/checkpoint tests/testing
 # Fast, and each layer has some: what is tested while code is edited.
 QUICK = tests/bundle tests/checkpoint tests/coding tests/engine tests/graph tests/manager tests/storage tests/table tests/tensor
@@ -124,7 +124,7 @@ peers: .venv-bench/.made  ## the README's table of what other libraries do; abou
 fuzz: .venv-fuzz/.made  ## look for hostile files that readers do not refuse, guided by coverage: make fuzz SECONDS=3600 ARGS=--keep
 	.venv-fuzz/$(BIN)/python -m tests.fuzzing --seconds $(SECONDS) $(ARGS)
 
-mutants: .venv-mutants/.made  ## look for rules that no test holds, in hours: make mutants ARGS="--count 60 engine/pins"
+mutants: .venv-mutants/.made  ## look for rules that no test holds, in hours: make mutants ARGS="--count 60 series/pins"
 	.venv-mutants/$(BIN)/python -m tests.mutation --workers $(WORKERS) $(ARGS)
 
 durability: .venv-fuzz/.made  ## count what is tried to break saves, restores and readers; results go to benchmarks/results

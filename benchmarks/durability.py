@@ -31,11 +31,11 @@ from tests.fuzzing.targets import TARGETS
 
 TRIED = {
     "one save": [
-        "tests/engine/test_commit.py",
-        "tests/engine/test_commit_crashes.py",
-        "tests/engine/test_leftovers.py",
+        "tests/series/test_commit.py",
+        "tests/series/test_commit_crashes.py",
+        "tests/series/test_leftovers.py",
     ],
-    "an incremental save": ["tests/engine/test_incremental_crashes.py"],
+    "an incremental save": ["tests/saving/test_incremental_crashes.py"],
     "a run with a manager": ["tests/manager/test_crashes.py", "tests/manager/test_after_commit.py"],
     "deletion, policies and pins": ["tests/manager/test_retention_crashes.py"],
     "a save of several processes": ["tests/several/test_crashes.py", "tests/several/test_next_save.py"],

@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 
 from milepost.bundle import data_path, index_path, open_whole
+from milepost.distributed.rounds import Message, Rounds, Session
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
-from milepost.engine.save import Member, State
-from milepost.engine.temporary import Temporary
-from milepost.engine.together.plan import is_small, plan_share
-from milepost.engine.together.rounds import Message, Rounds, Session
-from milepost.engine.together.save import divide_share, save_as_first, save_as_other
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.saving.distributed_plan import is_small, plan_share
+from milepost.saving.distributed_save import divide_share, save_as_first, save_as_other
+from milepost.saving.save import Member, State
+from milepost.series.temporary import Temporary
 from milepost.storage import MemoryStorage
 from milepost.tensor import DType, Shard, ShardedArray, TensorSlice, TensorSpec
 

@@ -57,9 +57,9 @@ class Stage(NamedTuple):
 
 
 SAVE: Final = (
-    Stage("plan: read the live objects", "milepost.engine.save", "read_state"),
-    Stage("walk over the objects", "milepost.engine.save", "walk", 1),
-    Stage("name types of containers and plain values", "milepost.engine.save", "type_names", 1),
+    Stage("plan: read the live objects", "milepost.saving.save", "read_state"),
+    Stage("walk over the objects", "milepost.saving.save", "walk", 1),
+    Stage("name types of containers and plain values", "milepost.saving.save", "type_names", 1),
     Stage("encode the object graph", "milepost.graph.object_graph", "ObjectGraph.serialize"),
     Stage("give the tensors to the writer", "milepost.bundle.writer", "BundleWriter.add_all"),
     Stage("checksums, entries and the data file", "milepost.bundle.writer", "BundleWriter.write_shard"),
@@ -68,24 +68,24 @@ SAVE: Final = (
 )
 RESTORE: Final = (
     Stage("decode the object graph", "milepost.graph.object_graph", "ObjectGraph.deserialize"),
-    Stage("match", "milepost.engine.match", "Matcher.match"),
-    Stage("check types and shapes, and decode entries", "milepost.engine.restore", "check_reshaped"),
-    Stage("deliver", "milepost.engine.restore", "deliver"),
+    Stage("match", "milepost.restoring.match", "Matcher.match"),
+    Stage("check types and shapes, and decode entries", "milepost.restoring.restore", "check_reshaped"),
+    Stage("deliver", "milepost.restoring.restore", "deliver"),
     Stage("read and verify", "milepost.bundle.fetch", "Fetch.verify", 1),
     Stage("copy into the arrays", "milepost.bundle.fetch", "Fetch.deliver", 1),
-    Stage("read, verify and make new arrays", "milepost.engine.assigned", "Assigned.verify", 1),
-    Stage("remember what was matched", "milepost.engine.matched_restore", "MatchedRestore._remember"),
+    Stage("read, verify and make new arrays", "milepost.restoring.assigned", "Assigned.verify", 1),
+    Stage("remember what was matched", "milepost.restoring.matched_restore", "MatchedRestore._remember"),
     Stage("whole restore", "milepost.checkpoint.checkpoint", "Checkpoint.read"),
-    Stage("assert_consumed()", "milepost.engine.status", "CheckpointLoadStatus.assert_consumed"),
+    Stage("assert_consumed()", "milepost.restoring.status", "CheckpointLoadStatus.assert_consumed"),
 )
 LATE: Final = (
-    Stage("match", "milepost.engine.match", "Matcher.match"),
-    Stage("check types and shapes, and decode entries", "milepost.engine.restore", "check_reshaped"),
-    Stage("deliver", "milepost.engine.restore", "deliver"),
+    Stage("match", "milepost.restoring.match", "Matcher.match"),
+    Stage("check types and shapes, and decode entries", "milepost.restoring.restore", "check_reshaped"),
+    Stage("deliver", "milepost.restoring.restore", "deliver"),
     Stage("read and verify", "milepost.bundle.fetch", "Fetch.verify", 1),
     Stage("copy into the variable", "milepost.bundle.fetch", "Fetch.deliver", 1),
-    Stage("remember what was matched", "milepost.engine.matched_restore", "MatchedRestore._remember"),
-    Stage("all that is done for a deferred value", "milepost.engine.restore", "Restoration.settle"),
+    Stage("remember what was matched", "milepost.restoring.matched_restore", "MatchedRestore._remember"),
+    Stage("all that is done for a deferred value", "milepost.restoring.restore", "Restoration.settle"),
     Stage("whole assignment of the attribute", "milepost.graph.module", "Tracked.__setattr__"),
 )
 OTHERS: Final = "modules of Python and others"

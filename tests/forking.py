@@ -123,7 +123,7 @@ MODULES = (
     "milepost.checkpoint.load_tree",
     "milepost.checkpoint.views",
     "milepost.checkpoint.weights",
-    "milepost.engine.together.save",
+    "milepost.saving.distributed_save",
     "milepost.manager",
 )
 """Modules that the programs use. `import milepost` alone imports few of them."""

@@ -39,26 +39,14 @@ if TYPE_CHECKING:
     from milepost.conversion.conversion import convert as convert
     from milepost.coordination import Coordinator as Coordinator
     from milepost.coordination import FileCoordinator as FileCoordinator
-    from milepost.engine.directory import checkpoint_exists as checkpoint_exists
-    from milepost.engine.directory import checkpoints_iterator as checkpoints_iterator
-    from milepost.engine.directory import get_checkpoint_mtimes as get_checkpoint_mtimes
-    from milepost.engine.directory import latest_checkpoint as latest_checkpoint
     from milepost.engine.options import CheckpointOptions as CheckpointOptions
     from milepost.engine.plan import PlannedWrite as PlannedWrite
     from milepost.engine.progress import Progress as Progress
-    from milepost.engine.removal import remove_checkpoint as remove_checkpoint
     from milepost.engine.report import Entry as Entry
     from milepost.engine.report import Outcome as Outcome
     from milepost.engine.report import Report as Report
     from milepost.engine.sharding import MaxShardSizePolicy as MaxShardSizePolicy
     from milepost.engine.sharding import ShardingPolicy as ShardingPolicy
-    from milepost.engine.state_file import CheckpointState as CheckpointState
-    from milepost.engine.state_file import get_checkpoint_state as get_checkpoint_state
-    from milepost.engine.state_file import update_checkpoint_state as update_checkpoint_state
-    from milepost.engine.status import CheckpointLoadStatus as CheckpointLoadStatus
-    from milepost.engine.status import InitializationOnlyStatus as InitializationOnlyStatus
-    from milepost.engine.status import LoadStatus as LoadStatus
-    from milepost.engine.status import NameBasedStatus as NameBasedStatus
     from milepost.errors import AdapterError as AdapterError
     from milepost.errors import AfterCommitError as AfterCommitError
     from milepost.errors import ArgumentError as ArgumentError
@@ -87,6 +75,18 @@ if TYPE_CHECKING:
     from milepost.graph import TensorState as TensorState
     from milepost.graph import Variable as Variable
     from milepost.manager import CheckpointManager as CheckpointManager
+    from milepost.restoring.status import CheckpointLoadStatus as CheckpointLoadStatus
+    from milepost.restoring.status import InitializationOnlyStatus as InitializationOnlyStatus
+    from milepost.restoring.status import LoadStatus as LoadStatus
+    from milepost.restoring.status import NameBasedStatus as NameBasedStatus
+    from milepost.series.directory import checkpoint_exists as checkpoint_exists
+    from milepost.series.directory import checkpoints_iterator as checkpoints_iterator
+    from milepost.series.directory import get_checkpoint_mtimes as get_checkpoint_mtimes
+    from milepost.series.directory import latest_checkpoint as latest_checkpoint
+    from milepost.series.removal import remove_checkpoint as remove_checkpoint
+    from milepost.series.state_file import CheckpointState as CheckpointState
+    from milepost.series.state_file import get_checkpoint_state as get_checkpoint_state
+    from milepost.series.state_file import update_checkpoint_state as update_checkpoint_state
     from milepost.tensor import DType as DType
     from milepost.tools.drawing import Drawing as Drawing
     from milepost.tools.drawing import draw_graph as draw_graph
@@ -103,7 +103,7 @@ _MODULES: Final = {
     "milepost.checkpoint.weights": ["load_weights", "save_weights"],
     "milepost.conversion.conversion": ["Conversion", "convert"],
     "milepost.coordination": ["Coordinator", "FileCoordinator"],
-    "milepost.engine.directory": [
+    "milepost.series.directory": [
         "checkpoint_exists",
         "checkpoints_iterator",
         "get_checkpoint_mtimes",
@@ -112,11 +112,11 @@ _MODULES: Final = {
     "milepost.engine.options": ["CheckpointOptions"],
     "milepost.engine.plan": ["PlannedWrite"],
     "milepost.engine.progress": ["Progress"],
-    "milepost.engine.removal": ["remove_checkpoint"],
+    "milepost.series.removal": ["remove_checkpoint"],
     "milepost.engine.report": ["Entry", "Outcome", "Report"],
     "milepost.engine.sharding": ["MaxShardSizePolicy", "ShardingPolicy"],
-    "milepost.engine.state_file": ["CheckpointState", "get_checkpoint_state", "update_checkpoint_state"],
-    "milepost.engine.status": ["CheckpointLoadStatus", "InitializationOnlyStatus", "LoadStatus", "NameBasedStatus"],
+    "milepost.series.state_file": ["CheckpointState", "get_checkpoint_state", "update_checkpoint_state"],
+    "milepost.restoring.status": ["CheckpointLoadStatus", "InitializationOnlyStatus", "LoadStatus", "NameBasedStatus"],
     "milepost.errors": [
         "AdapterError",
         "AfterCommitError",

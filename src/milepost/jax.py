@@ -17,10 +17,10 @@ from milepost.checkpoint.tree_checkpoint import is_of_series as _is_of_series
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.options import storage_of as _storage_of
 from milepost.engine.options import takes_options as _takes_options
-from milepost.engine.status import LoadStatus
 from milepost.engine.translation import Names as _Names
 from milepost.engine.translation import Rename as _Rename
 from milepost.manager.tree_manager import TreeManager
+from milepost.restoring.status import LoadStatus
 from milepost.storage.paths import check_order as _check_order
 from milepost.storage.paths import plain_path as _plain_path
 

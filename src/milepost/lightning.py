@@ -24,12 +24,12 @@ from typing import Any as _Any
 from milepost.adapters.lightning import private as _private
 from milepost.adapters.random_state import global_state as _global_state
 from milepost.adapters.random_state import set_global_state as _set_global_state
-from milepost.engine.background import BackgroundWriter as _BackgroundWriter
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import CheckpointNotFoundError as _CheckpointNotFoundError
 from milepost.errors import UnsupportedError as _UnsupportedError
 from milepost.manager import CheckpointManager
 from milepost.retention import Policy
+from milepost.saving.background import BackgroundWriter as _BackgroundWriter
 from milepost.trainers import gradients as _gradients
 from milepost.trainers import paths as _paths
 from milepost.trainers.lightning import dicts as _dicts

@@ -16,8 +16,8 @@ from milepost import (
     UnsupportedError,
     Variable,
 )
-from milepost.engine.commit import commit_bundle
 from milepost.graph.keys import OBJECT_GRAPH
+from milepost.series.commit import commit_bundle
 from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
 
@@ -178,8 +178,8 @@ def test_a_number_that_was_forgotten_is_suggested(tmp_path):
 
 def test_a_graph_that_names_a_missing_tensor(tmp_path):
     from milepost.bundle import BundleWriter, open_bundle
-    from milepost.engine.commit import commit_bundle
     from milepost.graph.keys import OBJECT_GRAPH
+    from milepost.series.commit import commit_bundle
     from milepost.storage import LocalStorage
 
     path = Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt")
@@ -197,8 +197,8 @@ def test_a_graph_that_names_a_missing_tensor(tmp_path):
 
 
 def test_a_damaged_object_graph(tmp_path):
-    from milepost.engine.commit import commit_bundle
     from milepost.graph.keys import OBJECT_GRAPH
+    from milepost.series.commit import commit_bundle
     from milepost.storage import LocalStorage
 
     for graph in (b"", b"\xff\xff\xff", b"\x0a\x04\x0a\x02\x08\x63"):

@@ -8,9 +8,9 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointOptions, Variable, latest_checkpoint, load_checkpoint
 from milepost.bundle.parallel import for_each
-from milepost.engine import restore as engine_restore
-from milepost.engine.background import BackgroundWriter
-from milepost.engine.snapshot import SnapshotMemory
+from milepost.restoring import restore as engine_restore
+from milepost.saving.background import BackgroundWriter
+from milepost.saving.snapshot import SnapshotMemory
 from tests import interrupts
 
 ASYNC = CheckpointOptions(enable_async=True)

@@ -6,8 +6,8 @@ import pytest
 import milepost
 from milepost import Checkpoint, UnrestoredWarning, Variable
 from milepost.checkpoint.checkpoint import view_of
-from milepost.engine.load import preview
 from milepost.engine.options import CheckpointOptions, resolved
+from milepost.restoring.load import preview
 from tests.objects import module
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from milepost import Checkpoint, CheckpointOptions, Module, Variable
 from milepost.bundle.reader import IndexedReader
-from milepost.engine.match import Matcher
 from milepost.graph import adapter
+from milepost.restoring.match import Matcher
 from milepost.storage import MemoryStorage
 from tests.objects import module
 

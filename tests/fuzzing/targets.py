@@ -27,13 +27,13 @@ from milepost.bundle.messages import BundleEntry, BundleHeader
 from milepost.coding import ordered, snappy
 from milepost.coding.crc32c import crc32c, mask
 from milepost.coding.json_data import parse_json
-from milepost.engine import metadata
-from milepost.engine.pins import notes
-from milepost.engine.state_file import STATE_FILE
-from milepost.engine.temporary import temporaries
 from milepost.foreign import orbax
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.plain_state.decoding import from_text
+from milepost.series import metadata
+from milepost.series.pins import notes
+from milepost.series.state_file import STATE_FILE
+from milepost.series.temporary import temporaries
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.table import TableReader
 from tests.bundle.bundles import put, put_rows

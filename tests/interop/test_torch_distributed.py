@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost import CheckpointNotFoundError, CorruptCheckpointError, MismatchError, UnsupportedError
-from milepost.engine.load import open_any
+from milepost.restoring.load import open_any
 from milepost.storage import LOCAL_STORAGE, MemoryStorage
 from milepost.tensor import TensorSlice
 

@@ -30,8 +30,8 @@ from milepost import (
     latest_checkpoint,
     load_variable,
 )
-from milepost.engine.announcement import announced, digest_of
-from milepost.engine.temporary import Temporary, new_token
+from milepost.series.announcement import announced, digest_of
+from milepost.series.temporary import Temporary, new_token
 from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
 

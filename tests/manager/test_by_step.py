@@ -365,7 +365,7 @@ for step in range(1, 61):
 
 
 def pinned_by(directory: Path, step: int) -> bool:
-    from milepost.engine.pins import pin
+    from milepost.series.pins import pin
 
     try:
         pin(LocalStorage(), f"{directory}/ckpt-{step}")

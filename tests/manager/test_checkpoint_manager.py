@@ -15,7 +15,6 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable
-from milepost.engine.state_file import CheckpointState, get_checkpoint_state, record_state, update_checkpoint_state
 from milepost.errors import (
     CheckpointExistsError,
     CheckpointNotFoundError,
@@ -27,6 +26,7 @@ from milepost.errors import (
     StorageError,
 )
 from milepost.retention import EveryHours
+from milepost.series.state_file import CheckpointState, get_checkpoint_state, record_state, update_checkpoint_state
 from milepost.storage import LocalStorage, MemoryStorage
 from tests.manager.runs import indexes, new, run, value
 

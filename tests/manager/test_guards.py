@@ -12,7 +12,6 @@ import pytest
 
 import milepost
 from milepost import CheckpointManager, CheckpointOptions, latest_checkpoint
-from milepost.engine.state_file import update_checkpoint_state
 from milepost.errors import (
     CheckpointExistsError,
     CheckpointNotFoundError,
@@ -21,6 +20,7 @@ from milepost.errors import (
     StateFileError,
     UnsupportedError,
 )
+from milepost.series.state_file import update_checkpoint_state
 from milepost.storage import MemoryStorage
 from tests.manager.runs import indexes, new, run, value
 

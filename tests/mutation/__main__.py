@@ -35,7 +35,7 @@ _Found = tuple[str, str, Change]
 
 
 def _sources(wanted: Sequence[str]) -> list[str]:
-    """The sources, or those whose names begin with one of some texts, such as ``bundle/`` or ``engine/pins``."""
+    """The sources, or those whose names begin with one of some texts, such as ``bundle/`` or ``series/pins``."""
     package = ROOT / "src" / "milepost"
     found = sorted(path.relative_to(package).as_posix() for each in PACKAGES for path in (package / each).rglob("*.py"))
     return [name for name in found if not wanted or name.startswith(tuple(wanted))]
@@ -103,7 +103,7 @@ def main() -> int:
     """Tries and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "sources", nargs="*", metavar="SOURCE", help="how the names of the sources begin, such as engine/pins"
+        "sources", nargs="*", metavar="SOURCE", help="how the names of the sources begin, such as series/pins"
     )
     parser.add_argument("--count", type=int, default=500, help="how many changes are tried")
     parser.add_argument("--seed", type=int, default=1, help="another one gives another sample")

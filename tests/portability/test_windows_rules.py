@@ -18,8 +18,8 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Module, Variable
-from milepost.engine.leftovers import sweep_leftovers
 from milepost.errors import MilepostWarning, StorageError
+from milepost.series.leftovers import sweep_leftovers
 from milepost.storage import MemoryStorage
 from milepost.testing import WindowsStorage
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol
 
 import milepost
 import milepost.checkpoint.checkpoint
-import milepost.engine.together.save  # by name, because `import milepost` alone imports little: each forked process would import it
 import milepost.manager
+import milepost.saving.distributed_save  # by name, because `import milepost` alone imports little: each forked process would import it
 from milepost.errors import MilepostError
 from tests.several.forked import PATIENCE, Journal, Launch
 from tests.several.programs import free_port

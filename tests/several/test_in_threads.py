@@ -10,7 +10,7 @@ import pytest
 
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, load_variable
 from milepost.coordination import FileCoordinator
-from milepost.engine.together.find import is_first
+from milepost.distributed.find import is_first
 from milepost.errors import AfterCommitError, CoordinationError
 from milepost.graph.adapter import Adapter, Value, register, unregister
 from milepost.graph.keys import VARIABLE_VALUE

@@ -256,7 +256,7 @@ results["unchanged"] = is_same(refusing.ref[...], np.full((640, 480), 6.0, np.fl
 
 # A restore that counts what it reads of the data files.
 from milepost.storage import LocalStorage
-from tests.engine.test_reading_once import CountingFile
+from tests.restoring.test_reading_once import CountingFile
 
 class Counting(LocalStorage):
     def open(self, path):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from milepost.coordination import FileCoordinator
-from milepost.engine.together.rounds import Message, Rounds, Session
+from milepost.distributed.rounds import Message, Rounds, Session
 from milepost.errors import CoordinationError, MismatchError, StorageError
 from tests import interrupts
 

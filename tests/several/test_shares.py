@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.engine.together.shares import Held, shares
+from milepost.distributed.shares import Held, shares
 
 PROCESSES = 4
 MEGABYTE = 1 << 20

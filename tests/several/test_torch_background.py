@@ -121,7 +121,7 @@ def test_the_file_holds_the_values_of_the_moment_of_the_call(two, directory):
 def test_the_thread_of_the_save_calls_nothing_of_the_training(two):
     """It sends its messages through the store of the processes, whose methods are not written in Python."""
     for each in two:
-        assert "milepost.engine.together.save" in each["calls"]
+        assert "milepost.saving.distributed_save" in each["calls"]
         assert [name for name in each["calls"] if name.startswith("torch.")] == []
 
 

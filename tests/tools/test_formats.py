@@ -246,8 +246,8 @@ def test_a_preview_leaves_a_model_and_its_optimizer_as_they_are(tmp_path):
     torch = pytest.importorskip("torch")
     import milepost
     from milepost.checkpoint.checkpoint import view_of
-    from milepost.engine.load import preview
     from milepost.engine.options import CheckpointOptions, resolved
+    from milepost.restoring.load import preview
 
     def training(width):
         module = torch.nn.Linear(2, width)
@@ -279,8 +279,8 @@ def test_a_preview_of_keras(tmp_path):
     keras = pytest.importorskip("keras")
     import milepost
     from milepost.checkpoint.checkpoint import view_of
-    from milepost.engine.load import preview
     from milepost.engine.options import CheckpointOptions, resolved
+    from milepost.restoring.load import preview
 
     def training():
         model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(3)])

@@ -3,8 +3,8 @@
 import pytest
 
 import milepost
-from milepost.engine.load import read_object_graph
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.restoring.load import read_object_graph
 from milepost.tools.keras_slots import KerasSlot, keras_slots
 from milepost.tools.named import open_named
 from milepost.tools.picture import SLOT, VARIABLE, picture_of

@@ -11,7 +11,7 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, Variable, get_checkpoint_state, update_checkpoint_state
-from milepost.engine.pins import pin
+from milepost.series.pins import pin
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.cli import main
 from tests.tools.commands import damage, data_of, json_of, output_of, run, series, truncate

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from milepost import Checkpoint, CheckpointManager, Variable
-from milepost.engine.pins import pin
+from milepost.series.pins import pin
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.cli import main
 from tests.tools.commands import contents, damage, json_of, output_of, series, truncate

@@ -161,7 +161,7 @@ def test_a_file_of_orbax_or_flax_is_kept(paths, tmp_path, capsys):
 def test_a_killed_deletion_is_completed(paths, tmp_path, capsys):
     """The process dies when it has noted what it deletes."""
     code = (
-        "import os, sys; from milepost.engine.pins import removal; from milepost.storage import LOCAL_STORAGE\n"
+        "import os, sys; from milepost.series.pins import removal; from milepost.storage import LOCAL_STORAGE\n"
         "with removal(LOCAL_STORAGE, [sys.argv[1]], complete=True): os._exit(1)"
     )
     subprocess.run([sys.executable, "-c", code, paths[0]], check=False)
@@ -172,7 +172,7 @@ def test_a_killed_deletion_is_completed(paths, tmp_path, capsys):
 
 def test_a_save_that_was_killed_before_it_was_listed(paths, tmp_path, capsys):
     """Its announcement is there, and so is the checkpoint."""
-    from milepost.engine.announcement import Announcement
+    from milepost.series.announcement import Announcement
     from milepost.storage import LOCAL_STORAGE
 
     path = Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt-40")

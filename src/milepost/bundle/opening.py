@@ -66,7 +66,7 @@ def open_whole(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReader
     Example:
         >>> import numpy as np
         >>> from milepost.bundle import BundleWriter
-        >>> from milepost.engine.commit import commit_bundle
+        >>> from milepost.series.commit import commit_bundle
         >>> from milepost.storage import MemoryStorage
         >>> storage = MemoryStorage()
         >>> commit_bundle(storage, "ckpt", lambda writer: writer.add("x", np.float32([1, 2])))

@@ -32,8 +32,8 @@ from milepost.callbacks.resumable import make_feed
 from milepost.callbacks.running import RunningFit, move_to_the_end
 from milepost.callbacks.runs import SavedRun
 from milepost.callbacks.triggers import EpochTriggers
+from milepost.distributed.find import first_decides
 from milepost.engine.options import CheckpointOptions, resolved
-from milepost.engine.together.find import first_decides
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_times

@@ -23,12 +23,12 @@ from milepost.callbacks.sources import Attach
 from milepost.callbacks.triggers import EpochTriggers
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.status import LoadStatus
 from milepost.errors import UnsupportedError, warn
 from milepost.graph import Variable
 from milepost.graph.adapter import adapter_of
 from milepost.manager import CheckpointManager
 from milepost.manager.termination import TerminationSignal
+from milepost.restoring.status import LoadStatus
 from milepost.retention import Policy
 
 Finished = tuple[int, dict[str, Any]]

@@ -17,18 +17,7 @@ from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, in_session
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, is_traced, refuse_if_traced
 from milepost.collector import collection_paused
 from milepost.deferred.table import admit
-from milepost.engine.background import BackgroundWriter
-from milepost.engine.guard import SeriesGuard
-from milepost.engine.identity import last_restore
-from milepost.engine.leftovers import sweep_quietly
-from milepost.engine.load import load_into
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
-from milepost.engine.removal import finish_removals
-from milepost.engine.run_save import ListedSave, Save, record_latest
-from milepost.engine.series import list_announced
-from milepost.engine.snapshot import SnapshotMemory
-from milepost.engine.state_file import check_recordable, get_checkpoint_state
-from milepost.engine.status import InitializationOnlyStatus, LoadStatus
 from milepost.engine.translation import SAVE_COUNTER, Names, Rename, translation
 from milepost.errors import UnsupportedError
 from milepost.graph import Tracked, Variable
@@ -41,6 +30,17 @@ from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import forgotten_init
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.structure import is_tuple
+from milepost.restoring.identity import last_restore
+from milepost.restoring.load import load_into
+from milepost.restoring.status import InitializationOnlyStatus, LoadStatus
+from milepost.saving.background import BackgroundWriter
+from milepost.saving.run_save import ListedSave, Save, record_latest
+from milepost.saving.snapshot import SnapshotMemory
+from milepost.series.guard import SeriesGuard
+from milepost.series.leftovers import sweep_quietly
+from milepost.series.removal import finish_removals
+from milepost.series.series import list_announced
+from milepost.series.state_file import check_recordable, get_checkpoint_state
 from milepost.storage import MemoryStorage
 from milepost.storage.paths import check_has_file_name, plain_path
 

@@ -26,7 +26,6 @@ from milepost.bundle import BundleReader
 from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.save_tree import ATTRIBUTES, SINGLE
 from milepost.engine.arguments import wrong
-from milepost.engine.load import open_any, read_object_graph
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CorruptCheckpointError, MilepostError, UnrestoredWarning, UnsupportedError, warn
@@ -51,6 +50,7 @@ from milepost.plain_state.decoding import unpack
 from milepost.plain_state.encoding import TEXT
 from milepost.plain_state.kinds import OfKind, kinds
 from milepost.plain_state.part import PLAIN_PART, accounts_in, is_plain_state, is_state_of_object
+from milepost.restoring.load import open_any, read_object_graph
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path

@@ -11,13 +11,7 @@ from milepost.bundle import BundleReader
 from milepost.checkpoint.saved_tensor import SavedTensor
 from milepost.checkpoint.short_names import check_key, key_of
 from milepost.collector import collection_paused
-from milepost.engine.directory import Verification, latest_checkpoint
-from milepost.engine.load import nones_of, open_any
-from milepost.engine.metadata import Metadata, read_metadata
 from milepost.engine.progress import Progress, check_progress, reported, saved_sizes
-from milepost.engine.saved_model import checkpoint_of
-from milepost.engine.series import no_checkpoint_error
-from milepost.engine.state_file import read_state_file
 from milepost.errors import (
     CheckpointNotFoundError,
     StorageError,
@@ -31,6 +25,12 @@ from milepost.foreign import called
 from milepost.graph.adapter import Array
 from milepost.graph.description import MOST_ROWS, counted, html_table, of_file
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
+from milepost.restoring.load import nones_of, open_any
+from milepost.series.directory import Verification, latest_checkpoint
+from milepost.series.metadata import Metadata, read_metadata
+from milepost.series.saved_model import checkpoint_of
+from milepost.series.series import no_checkpoint_error
+from milepost.series.state_file import read_state_file
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path

@@ -23,18 +23,18 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from milepost.engine.load import load_into
 from milepost.engine.options import CheckpointOptions, resolved, storage_of
 from milepost.engine.progress import array_sizes, reported
-from milepost.engine.removal import remove_files
-from milepost.engine.save import execute_save, plan_save
-from milepost.engine.series import is_inside, is_of_series, split_number
-from milepost.engine.state_file import CheckpointState, record_state
-from milepost.engine.status import LoadStatus, View
 from milepost.engine.turns import SAVE, Turn
 from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.traversal import walk
+from milepost.restoring.load import load_into
+from milepost.restoring.status import LoadStatus, View
+from milepost.saving.save import execute_save, plan_save
+from milepost.series.removal import remove_files
+from milepost.series.series import is_inside, is_of_series, split_number
+from milepost.series.state_file import CheckpointState, record_state
 from milepost.storage.paths import check_has_file_name, plain_path
 
 _KEPT: Final = 5

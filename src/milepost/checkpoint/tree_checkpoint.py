@@ -7,7 +7,6 @@ from typing import Any, Final
 from milepost.bundle import index_path, open_bundle
 from milepost.checkpoint.checkpoint import Checkpoint, PathLike, root_of, set_root
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.status import CheckpointLoadStatus, LoadStatus
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.adapter import adapter_of, adapter_of_type
@@ -18,6 +17,7 @@ from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import Tree, kind_of_place
 from milepost.graph.trees.structure import is_container
+from milepost.restoring.status import CheckpointLoadStatus, LoadStatus
 from milepost.storage import Storage
 
 _COUNTER: Final = tensor_key(SAVE_COUNTER, VARIABLE_VALUE)

@@ -8,8 +8,6 @@ from itertools import islice
 from typing import Any, Final
 
 from milepost.bundle import open_whole
-from milepost.engine.load import read_object_graph
-from milepost.engine.saved_model import checkpoint_of
 from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableError, warn
 from milepost.graph.adapter import adapter_during, adapter_of
 from milepost.graph.contract.operation import Operation
@@ -17,6 +15,8 @@ from milepost.graph.description import MOST_ROWS, counted, html_table, kind_of, 
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
 from milepost.graph.trees.places import Place
+from milepost.restoring.load import read_object_graph
+from milepost.series.saved_model import checkpoint_of
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path

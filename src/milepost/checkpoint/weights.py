@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, refuse_if_traced
 from milepost.checkpoint.views import TrackableView
-from milepost.engine.load import load_into
 from milepost.engine.options import CheckpointOptions, resolved, takes_options
-from milepost.engine.run_save import ListedSave, record_latest
-from milepost.engine.state_file import check_recordable, get_checkpoint_state
-from milepost.engine.status import CheckpointLoadStatus, LoadStatus
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
 from milepost.graph.contract.operation import Operation
+from milepost.restoring.load import load_into
+from milepost.restoring.status import CheckpointLoadStatus, LoadStatus
+from milepost.saving.run_save import ListedSave, record_latest
+from milepost.series.state_file import check_recordable, get_checkpoint_state
 from milepost.storage.paths import check_order, plain_path
 
 PathLike = str | os.PathLike[str]

@@ -18,7 +18,6 @@ from milepost.conversion.names import Naming, renamed_graph
 from milepost.conversion.plan import Exported
 from milepost.conversion.streamed import Source, StreamedArray
 from milepost.conversion.tensorflow_writer import checkpoint_files
-from milepost.engine.load import read_object_graph
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.sharding import MaxShardSizePolicy
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE
@@ -26,6 +25,7 @@ from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.rekeyed import rekeyed
 from milepost.graph.trees.structure import is_tuple, make_tuple
 from milepost.plain_state.kinds import OfKind
+from milepost.restoring.load import read_object_graph
 
 
 def write(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:

@@ -21,12 +21,12 @@ from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, planned
 from milepost.conversion.torch_pickle import holds_stream
 from milepost.engine.arguments import wrong
-from milepost.engine.load import nones_of, open_any
 from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader, called
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.restoring.load import nones_of, open_any
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import check_has_file_name, plain_path

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
 from milepost.checkpoint.checkpoint import Checkpoint, view_of
-from milepost.engine.load import matched_values
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.translation import Translation
 from milepost.errors import MismatchError, UnsupportedError, importing
@@ -22,6 +21,7 @@ from milepost.graph.adapter import adapter_during
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import ATTRIBUTES
 from milepost.graph.traversal import live_children
+from milepost.restoring.load import matched_values
 from milepost.storage import Storage
 
 _OPTIMIZER: Final = "optimizer/"

@@ -18,7 +18,6 @@ from milepost.conversion.chunks import chunks_of
 from milepost.conversion.names import Naming, NewNames, renamed_graph
 from milepost.conversion.states import END as END_OF_STATE
 from milepost.conversion.states import State, states_in_file, states_of, tensor_of
-from milepost.engine.load import read_object_graph
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.foreign.items import Item, walked
@@ -28,6 +27,7 @@ from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, escape
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.values import SPEC_OF_NONE
+from milepost.restoring.load import read_object_graph
 from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING
 

@@ -11,8 +11,8 @@ from milepost.conversion.divided import parts_of
 from milepost.conversion.plan import Exported
 from milepost.conversion.streamed import Source
 from milepost.conversion.writer import NOT_UTF8, Writer
-from milepost.engine.commit import commit_bundle
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.series.commit import commit_bundle
 from milepost.storage import LOCAL_STORAGE
 from milepost.tensor import DType
 

@@ -1,7 +1,7 @@
 """The protocol by which the processes of one program exchange messages, and its implementations that need no library.
 
 The implementations on `torch.distributed`, `jax.distributed` and MPI are adapters (`milepost.adapters.coordinators`).
-`milepost.engine.together` defines the messages.
+`milepost.distributed` defines the messages.
 """
 
 from milepost.coordination.files import FileCoordinator

@@ -2,7 +2,7 @@
 
 These are the steps for a kernel that is made when its layer is first called:
 
-1. A restore matches the saved graph with the live one (`milepost.engine.match`). The layer exists, its kernel does not. So the
+1. A restore matches the saved graph with the live one (`milepost.restoring.match`). The layer exists, its kernel does not. So the
    restore puts a *position* (`deferred.position`) into the table of `deferred.table`: under the live layer, the name of the
    edge, ``kernel``, and the saved node. The table refers to the layer weakly, by identity; the layer itself does not change.
 2. An object of a framework may not tell when it gets a child. So the restore calls the adapter of the layer
@@ -12,7 +12,7 @@ These are the steps for a kernel that is made when its layer is first called:
    they call `deferred.table.admit` (`milepost.graph.attach`), which takes the positions if the program built the child again
    (`deferred.own_values`).
 4. The positions *settle* the child, the newest restore first: the saved node and the child go through the steps of any restore, match,
-   check and deliver (`milepost.engine.restore`). Saved nodes that the child lacks are deferred on it.
+   check and deliver (`milepost.restoring.restore`). Saved nodes that the child lacks are deferred on it.
 5. The kernel has its value before it is used. When nothing of a restore is deferred any more, its files are closed
    (`deferred.position`).
 

@@ -63,7 +63,7 @@ class DeferredNodes:
 
 
 class Restore(Protocol):
-    """A restore, as its positions use it. `milepost.engine.restore` has the class."""
+    """A restore, as its positions use it. `milepost.restoring.restore` has the class."""
 
     uid: int
     reader: BundleReader

@@ -1,1 +1,1 @@
-"""Saves and restores: plans, matches, commits, reports. This is the layer that knows both objects and files."""
+"""What saves and restores share: options, names, plans, reports, turns, progress."""

@@ -1,7 +1,7 @@
 """The plan of a save: plain frozen data that can be printed, tested and merged.
 
 A plan names tensors, nodes, shards and boxes. The arrays are passed separately, in the same order. The counterpart of a
-plan in a restore is `milepost.engine.match.Match`, which holds the live objects.
+plan in a restore is `milepost.restoring.match.Match`, which holds the live objects.
 """
 
 from __future__ import annotations

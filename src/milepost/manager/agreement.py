@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from milepost.distributed.find import rounds_of
+from milepost.distributed.rounds import Message
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.together.find import rounds_of
-from milepost.engine.together.rounds import Message
 
 
 class Agreed(NamedTuple):
@@ -26,7 +26,7 @@ def agree(options: CheckpointOptions, what: str, preempted: bool, by_clock: Call
     """Returns the same facts on all processes. A single process needs no messages.
 
     Args:
-        options: As for `milepost.engine.together.rounds_of`.
+        options: As for `milepost.distributed.find.rounds_of`.
         what: What is asked, in words; all processes must ask the same.
         preempted: Whether this process has received SIGTERM.
         by_clock: Whether a save is due by the clock; called on process 0.

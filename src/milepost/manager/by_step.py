@@ -8,16 +8,16 @@ from typing import Any
 
 from milepost.bundle import index_path
 from milepost.checkpoint.checkpoint import exclusive
+from milepost.distributed.find import first_decides
 from milepost.engine.arguments import wrong
-from milepost.engine.metadata import plain_metrics
-from milepost.engine.pins import pin, pinned_in, unpin
-from milepost.engine.removal import is_left
-from milepost.engine.series import split_number
-from milepost.engine.together.find import first_decides
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
 from milepost.manager.when_to_save import WhenToSave
 from milepost.retention import AnyOf, Best, ManagedCheckpoint, Policy, RetentionPlan
 from milepost.retention.by_metric import By, Mode, check_known, ranked
+from milepost.series.metadata import plain_metrics
+from milepost.series.pins import pin, pinned_in, unpin
+from milepost.series.removal import is_left
+from milepost.series.series import split_number
 
 
 class ByStep(WhenToSave):

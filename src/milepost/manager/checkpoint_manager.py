@@ -3,8 +3,8 @@
 A save has four steps: the new checkpoint becomes durable; the state file that lists it becomes durable; old checkpoints
 are removed, index before data; a state file without them becomes durable. So after a crash at any point, the state file
 lists a good checkpoint, and every checkpoint that should have been removed. A process may be killed after a checkpoint is
-saved and before it is listed. Each save is announced beforehand (`milepost.engine.announcement`), so the next manager lists
-that checkpoint. A pin is a separate file (`milepost.engine.pins`), which every removal looks for.
+saved and before it is listed. Each save is announced beforehand (`milepost.series.announcement`), so the next manager lists
+that checkpoint. A pin is a separate file (`milepost.series.pins`), which every removal looks for.
 
 ===================  ===============================================================================
 `managed_series`     the state that all parts of a manager share
@@ -30,14 +30,8 @@ from typing import TYPE_CHECKING, Any, Generic
 from milepost.bundle import index_path
 from milepost.checkpoint.checkpoint import Checkpoint, exclusive, write_numbered
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
-from milepost.engine.directory import Verification
-from milepost.engine.metadata import encode
+from milepost.distributed.find import first_decides, is_first
 from milepost.engine.options import CheckpointOptions, takes_options
-from milepost.engine.run_save import ListedSave
-from milepost.engine.series import split_number
-from milepost.engine.state_file import PathLike
-from milepost.engine.status import LoadStatus
-from milepost.engine.together.find import first_decides, is_first
 from milepost.errors import CheckpointNotFoundError, MilepostError, UnsupportedError, UntrackableError
 from milepost.graph.description import counted, html_table, moment, of_file, shortened, shown
 from milepost.graph.remedies import forgotten_init
@@ -51,8 +45,14 @@ from milepost.manager.step_interval import StepInterval
 from milepost.manager.termination import TerminationSignal
 from milepost.manager.triggers import Triggers
 from milepost.manager.whole_numbers import whole_number
+from milepost.restoring.status import LoadStatus
 from milepost.retention import Policy
 from milepost.retention.rules import RetentionPolicy
+from milepost.saving.run_save import ListedSave
+from milepost.series.directory import Verification
+from milepost.series.metadata import encode
+from milepost.series.series import split_number
+from milepost.series.state_file import PathLike
 from milepost.storage.paths import check_local, plain_path
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from milepost.engine.leftovers import sweep_leftovers
-from milepost.engine.removal import finish_removals
-from milepost.engine.saved_model import is_saved_model
-from milepost.engine.series import list_announced, numbered
 from milepost.errors import StorageError, warn
 from milepost.manager.managed_series import ManagedSeries
+from milepost.series.leftovers import sweep_leftovers
+from milepost.series.removal import finish_removals
+from milepost.series.saved_model import is_saved_model
+from milepost.series.series import list_announced, numbered
 
 
 def complete_earlier_runs(series: ManagedSeries) -> None:

@@ -13,13 +13,13 @@ import weakref
 from typing import Final
 
 from milepost.bundle import index_path, parse_data_path
-from milepost.engine.pins import pinned_in
-from milepost.engine.removal import finish_removals, remove_for_good
-from milepost.engine.series import is_below, is_inside, is_of_series, known_checkpoints, numbered, place_of
-from milepost.engine.state_file import CheckpointState, read_state_file, record_state
 from milepost.errors import CheckpointNotFoundError, warn
 from milepost.retention import ManagedCheckpoint
 from milepost.retention.rules import recover
+from milepost.series.pins import pinned_in
+from milepost.series.removal import finish_removals, remove_for_good
+from milepost.series.series import is_below, is_inside, is_of_series, known_checkpoints, numbered, place_of
+from milepost.series.state_file import CheckpointState, read_state_file, record_state
 from milepost.storage import Storage
 
 _MOST_LISTED: Final = 3

@@ -8,10 +8,7 @@ from typing import Any, Final
 
 from milepost.bundle.names import find_prefixes, index_path
 from milepost.checkpoint.checkpoint import Checkpoint
-from milepost.engine.metadata import Metadata
 from milepost.engine.options import CheckpointOptions, resolved, storage_of
-from milepost.engine.pins import pinned_in
-from milepost.engine.series import numbered, split_number
 from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedError
 from milepost.forks import ForkableLock
 from milepost.graph.description import counted
@@ -23,6 +20,9 @@ from milepost.manager.triggers import Triggers
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import ManagedCheckpoint
 from milepost.retention.rules import RetentionPolicy
+from milepost.series.metadata import Metadata
+from milepost.series.pins import pinned_in
+from milepost.series.series import numbered, split_number
 from milepost.storage import Storage, anchored
 from milepost.storage.paths import plain_path
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from milepost.engine.damage import concerns_file
-from milepost.engine.directory import Verification, newest_good, skipped_message
-from milepost.engine.state_file import STATE_FILE, CheckpointState
-from milepost.engine.status import LoadStatus
-from milepost.engine.together.find import first_decides, is_first
-from milepost.engine.together.problems import error_of, facts_of
+from milepost.distributed.find import first_decides, is_first
+from milepost.distributed.problems import error_of, facts_of
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -20,6 +16,10 @@ from milepost.errors import (
     warn,
 )
 from milepost.manager.managed_series import ManagedSeries
+from milepost.restoring.status import LoadStatus
+from milepost.series.damage import concerns_file
+from milepost.series.directory import Verification, newest_good, skipped_message
+from milepost.series.state_file import STATE_FILE, CheckpointState
 
 
 class NewestCheckpoint:

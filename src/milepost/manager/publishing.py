@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from milepost.engine.pins import removal
-from milepost.engine.removal import remove_bundles
 from milepost.errors import warn
 from milepost.manager.managed_series import ManagedSeries
+from milepost.series.pins import removal
+from milepost.series.removal import remove_bundles
 
 
 def publish(series: ManagedSeries, prefix: str, durable: bool, metadata: bytes | None) -> None:
@@ -15,7 +15,7 @@ def publish(series: ManagedSeries, prefix: str, durable: bool, metadata: bytes |
         series: The series that the checkpoint belongs to.
         prefix: The checkpoint.
         durable: Whether the checkpoint survives a power cut. If not, nothing is deleted: only older checkpoints might be left.
-        metadata: What was saved with it, as `milepost.engine.metadata.encode` returned it.
+        metadata: What was saved with it, as `milepost.series.metadata.encode` returned it.
 
     Raises:
         StateFileError: The state file is malformed.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from milepost.bundle import open_whole
-from milepost.engine.damage import concerns_file
-from milepost.engine.metadata import Metadata, decode, read_metadata
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
+from milepost.series.damage import concerns_file
+from milepost.series.metadata import Metadata, decode, read_metadata
 from milepost.storage import Storage
 
 
@@ -47,7 +47,7 @@ class SavedMetadata:
             return None
 
     def remember(self, prefix: str, metadata: bytes | None) -> None:
-        """Records the metadata of a new checkpoint, as `milepost.engine.metadata.encode` returned it."""
+        """Records the metadata of a new checkpoint, as `milepost.series.metadata.encode` returned it."""
         self._known[prefix] = Metadata() if metadata is None else decode(metadata)
 
     def forget(self, prefix: str | None = None) -> None:

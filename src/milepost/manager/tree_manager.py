@@ -10,7 +10,6 @@ from milepost.checkpoint.checkpoint import PathLike, exclusive, view_of
 from milepost.checkpoint.tree_checkpoint import TreeCheckpoint
 from milepost.engine.options import CheckpointOptions, takes_options
 from milepost.engine.report import Outcome
-from milepost.engine.status import InitializationOnlyStatus, LoadStatus, unmatched
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.description import html_table, kind_of, of_file
 from milepost.graph.keys import escape
@@ -18,6 +17,7 @@ from milepost.manager.arguments import check_order
 from milepost.manager.by_step import ByStep
 from milepost.manager.checkpoint_manager import CheckpointManager, series_of
 from milepost.manager.managed_series import ManagedSeries
+from milepost.restoring.status import InitializationOnlyStatus, LoadStatus, unmatched
 from milepost.retention import Policy
 
 TreeT = TypeVar("TreeT")

@@ -17,11 +17,11 @@ from milepost.checkpoint.short_names import short_name
 from milepost.coding.varints import Column
 from milepost.conversion.chunks import chunks_of, together
 from milepost.conversion.names import NewNames
-from milepost.engine.load import read_object_graph
 from milepost.engine.translation import AS_SAVED, Translation
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, unescape
 from milepost.graph.plain.values import SHOWN_NONE
+from milepost.restoring.load import read_object_graph
 from milepost.tools.blocks import Room, blocks_of
 from milepost.tools.differences import Differences
 from milepost.tools.small_tensors import SmallTensors, compare_small

@@ -13,9 +13,7 @@ from milepost.checkpoint.checkpoint import Checkpoint, view_of
 from milepost.checkpoint.views import TrackableView
 from milepost.conversion.output_file import write_text
 from milepost.engine.arguments import is_whole_number, wrong
-from milepost.engine.load import read_object_graph
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.save import read_state
 from milepost.engine.turns import LOOK, Turn
 from milepost.errors import ArgumentError, KeyNotFoundError
 from milepost.graph.contract.operation import Operation
@@ -24,6 +22,8 @@ from milepost.graph.description import kind_of as class_of
 from milepost.graph.keys import unescape
 from milepost.graph.object_graph import ObjectGraph
 from milepost.manager import CheckpointManager
+from milepost.restoring.load import read_object_graph
+from milepost.saving.save import read_state
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path

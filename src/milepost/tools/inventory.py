@@ -11,12 +11,6 @@ from typing import Any, Final, Literal
 
 from milepost.bundle import find_prefixes, index_path, parse_data_path
 from milepost.bundle.names import INDEX_SUFFIX, v1_shards
-from milepost.engine.load import open_any
-from milepost.engine.metadata import read_metadata
-from milepost.engine.pins import notes, pinned_in
-from milepost.engine.saved_model import checkpoint_of, is_saved_model, prefix_of_variables
-from milepost.engine.series import known_checkpoints, no_checkpoint_error, split_number
-from milepost.engine.state_file import STATE_FILE
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -34,6 +28,12 @@ from milepost.foreign import (
 )
 from milepost.foreign.orbax_layout import UNFINISHED
 from milepost.foreign.zip_directory import Archive
+from milepost.restoring.load import open_any
+from milepost.series.metadata import read_metadata
+from milepost.series.pins import notes, pinned_in
+from milepost.series.saved_model import checkpoint_of, is_saved_model, prefix_of_variables
+from milepost.series.series import known_checkpoints, no_checkpoint_error, split_number
+from milepost.series.state_file import STATE_FILE
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tools.terminal import shown
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from milepost.bundle import BundleReader
 from milepost.checkpoint.reader import resolve
-from milepost.engine.directory import Verification
-from milepost.engine.load import open_any
-from milepost.engine.saved_model import is_of_saved_model
 from milepost.errors import CheckpointNotFoundError, MilepostError
 from milepost.foreign import newest_of_orbax, steps_of_orbax
+from milepost.restoring.load import open_any
+from milepost.series.directory import Verification
+from milepost.series.saved_model import is_of_saved_model
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tools.inventory import inventory_of
 

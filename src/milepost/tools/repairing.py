@@ -17,14 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from milepost.bundle import find_prefixes, index_path
-from milepost.engine.directory import Verification, good_checkpoints
-from milepost.engine.leftovers import sweep_leftovers, sweep_state_files
-from milepost.engine.removal import finish_removals
-from milepost.engine.saved_model import is_saved_model
-from milepost.engine.series import known_checkpoints, list_announced, no_checkpoint_error, split_number
-from milepost.engine.state_file import STATE_FILE, CheckpointState, read_state_file, record_state
 from milepost.errors import CheckpointNotFoundError, MilepostError, StateFileError, UnsupportedError
 from milepost.foreign import is_item_of_orbax
+from milepost.series.directory import Verification, good_checkpoints
+from milepost.series.leftovers import sweep_leftovers, sweep_state_files
+from milepost.series.removal import finish_removals
+from milepost.series.saved_model import is_saved_model
+from milepost.series.series import known_checkpoints, list_announced, no_checkpoint_error, split_number
+from milepost.series.state_file import STATE_FILE, CheckpointState, read_state_file, record_state
 from milepost.storage import LOCAL_STORAGE, Storage
 from milepost.tools.dry_run import DryRunStorage
 

@@ -15,10 +15,10 @@ from milepost.bundle import BundleReader
 from milepost.bundle.catalogue import UNKNOWN
 from milepost.checkpoint.short_names import key_of, name_of
 from milepost.collector import collection_paused
-from milepost.engine.load import nones_of
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, unescape
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
+from milepost.restoring.load import nones_of
 from milepost.tensor import DType, TensorSpec
 from milepost.tools.names import typed
 

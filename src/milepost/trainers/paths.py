@@ -12,11 +12,11 @@ from typing import Any
 
 from milepost.bundle import index_path
 from milepost.checkpoint.checkpoint import Checkpoint
-from milepost.engine.directory import latest_checkpoint
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.state_file import STATE_FILE, get_checkpoint_state
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError
 from milepost.manager import CheckpointManager
+from milepost.series.directory import latest_checkpoint
+from milepost.series.state_file import STATE_FILE, get_checkpoint_state
 from milepost.storage.local import LocalStorage
 from milepost.storage.paths import check_local, plain_path
 from milepost.trainers.whole_state import WholeState

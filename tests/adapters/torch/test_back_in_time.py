@@ -7,9 +7,9 @@ import pytest
 
 import milepost
 from milepost.checkpoint.checkpoint import view_of
-from milepost.engine import restore as restoration
-from milepost.engine.load import preview
 from milepost.engine.options import resolved
+from milepost.restoring import restore as restoration
+from milepost.restoring.load import preview
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = pytest.importorskip("torch.nn")

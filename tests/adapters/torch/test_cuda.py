@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import milepost
-import milepost.engine.snapshot
+import milepost.saving.snapshot
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = pytest.importorskip("torch.nn")
@@ -262,7 +262,7 @@ def test_memory_that_is_prepared_is_pinned_as_long_as_a_part_is_used():
 
 
 def test_the_copies_of_an_asynchronous_save_are_pinned():
-    memory = milepost.engine.snapshot.SnapshotMemory()
+    memory = milepost.saving.snapshot.SnapshotMemory()
     tensors = [torch.full((size,), float(size), device=GPU) for size in (20_000, 1 << 20, 33_333)]
     copies = memory.copy([on_gpu.elements(each) for each in tensors])
     assert all(is_pinned(copied[:1]) and is_pinned(copied[-1:]) for copied in copies)

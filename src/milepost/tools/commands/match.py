@@ -10,12 +10,12 @@ from typing import Any
 from milepost.checkpoint.checkpoint import view_of
 from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.tree_checkpoint import is_of_series
-from milepost.engine.load import open_any, preview
-from milepost.engine.offers import offered
 from milepost.engine.options import CheckpointOptions, resolved
 from milepost.engine.report import Outcome, Report
 from milepost.engine.translation import Translation
 from milepost.foreign import newest_of_orbax
+from milepost.restoring.load import open_any, preview
+from milepost.restoring.offers import offered
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools.arguments import (
     DIFFERS,

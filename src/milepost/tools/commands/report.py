@@ -11,11 +11,11 @@ from typing import Any
 from milepost.bundle import BundleReader
 from milepost.collector import collection_paused
 from milepost.conversion.output_file import write_text
-from milepost.engine.load import read_object_graph
-from milepost.engine.metadata import read_metadata
-from milepost.engine.series import split_number
 from milepost.errors import MilepostError, UnsupportedError, without_remedy
 from milepost.graph.object_graph import ObjectGraph
+from milepost.restoring.load import read_object_graph
+from milepost.series.metadata import read_metadata
+from milepost.series.series import split_number
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_json, add_output, check_output
 from milepost.tools.inventory import inventory_of

@@ -11,9 +11,9 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
 from milepost.conversion.chunks import chunks_of
-from milepost.engine.metadata import read_metadata
 from milepost.errors import MilepostError
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.series.metadata import read_metadata
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
 from milepost.tools.blocks import COMPLEX

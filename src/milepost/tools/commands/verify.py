@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.engine.load import open_any
 from milepost.engine.progress import saved_sizes
-from milepost.engine.saved_model import is_of_saved_model
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
 from milepost.foreign import ForeignReader
+from milepost.restoring.load import open_any
+from milepost.series.saved_model import is_of_saved_model
 from milepost.storage import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json

@@ -1,0 +1,1 @@
+"""Restores: match, check, deliver, and report."""

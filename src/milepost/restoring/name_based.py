@@ -1,0 +1,325 @@
+"""Restores name-based checkpoints: those of TensorFlow 1's ``Saver`` and of Estimators.
+
+Such a file has no object graph. A live value is matched by the name of its variable or, if it has none, by its object
+path. Objects that are attached later are matched then. The arguments of a restore may have either of the two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from milepost.bundle import BundleReader, CastingReader
+from milepost.deferred.rescan import look_again_below
+from milepost.deferred.table import ANY, defer, supersede, withdraw
+from milepost.engine.progress import Reporter
+from milepost.engine.report import Entry, Outcome, Report, sorted_report
+from milepost.engine.translation import AS_SAVED, SAVE_COUNTER, Translation
+from milepost.errors import MismatchError
+from milepost.graph.adapter import Value, adapter_of
+from milepost.graph.contract.operation import Operation
+from milepost.graph.keys import child_path, tensor_key
+from milepost.graph.live_graph import LiveGraph
+from milepost.graph.renaming import same_name
+from milepost.graph.selection import names_of_live
+from milepost.graph.traversal import walk
+from milepost.restoring.check import cast, check, live_spec
+from milepost.restoring.deliver import deliver
+from milepost.restoring.identity import last_restore, remember_restore, undo_remembering
+from milepost.restoring.restoration import WatchedRestore
+from milepost.restoring.take import Take
+from milepost.restoring.undo import Undo, raise_explained
+from milepost.tensor import TensorSpec
+
+
+class NameBasedRestoration(WatchedRestore):
+    """One restore of a name-based checkpoint.
+
+    Args:
+        reader: The open checkpoint.
+        translation: The changes between the file and the program. Names in the file count as saved names.
+        verify_first: As for `milepost.restoring.deliver.deliver`.
+    """
+
+    def __init__(self, reader: BundleReader, translation: Translation = AS_SAVED, *, verify_first: bool = True) -> None:
+        super().__init__(reader, translation)
+        self._verify_first = verify_first
+        self._paths: dict[str, Sequence[str]] = {}
+        self._translation = translation.knowing(self._paths)
+        self._keys: dict[str, str] | None = None
+        if translation.renames:
+            self._keys = {}
+            for key in reader.keys():  # noqa: SIM118 - a reader is not a mapping
+                new = translation.live_path(key)
+                if new is not None and self._keys.setdefault(new, key) != key and translation.takes(new):
+                    raise same_name(key, self._keys[new])
+        self._taken: set[str] = set()
+
+    def restore(
+        self,
+        operation: Operation,
+        agree: Callable[[], object] = lambda: None,
+        progress: Reporter | None = None,
+    ) -> None:
+        """Restores every value reachable from the root whose name the checkpoint has. Errors are those of `Restoration`.
+
+        Args:
+            operation: The restore.
+            agree: Called twice: when everything is checked and nothing has changed, and when everything is done.
+            progress: Counts the bytes of the values; None if there is no progress function.
+        """
+        live = walk(operation)
+        self.begins_at(operation.root)
+        self._run(operation, live, "", agree, progress)
+        if progress is not None:
+            progress.finish()
+
+    def preview(self, operation: Operation) -> Report:
+        """The report that `restore` would give. Arguments and errors are those of `Restoration.preview`."""
+        takes = self._takes(walk(operation), "")
+        misfits: Sequence[Entry] = ()
+        try:
+            self._check(operation, takes)
+        except MismatchError as error:
+            misfits = error.report.entries
+        before = [(take.obj, last_restore(take.obj)) for take in takes]
+        try:
+            for take in takes:
+                remember_restore(take.obj, self.uid)
+            found = self.report(operation)
+        finally:
+            self._forget(before, [])
+        named = {entry.key for entry in misfits}
+        return sorted_report(self.reader.prefix, [*misfits, *(each for each in found if each.key not in named)])
+
+    def misfits(self, operation: Operation) -> list[tuple[Entry, Any]]:
+        """The saved values that do not fit their objects, each with the object. Arguments and errors are those of `preview`."""
+        takes = self._takes(walk(operation), "")
+        objects = {key: take.obj for take in takes for _, key in take.values}
+        try:
+            self._check(operation, takes)
+        except MismatchError as error:
+            return [(entry, objects[entry.key]) for entry in error.report.entries]
+        return []
+
+    def missing(self, operation: Operation) -> list[Entry]:
+        """Live values that are not in the checkpoint."""
+        return self.report(operation).missing
+
+    def matched_nothing(self) -> bool:
+        """Whether no live object got a value."""
+        return not self._taken
+
+    def outcomes(self) -> Counter[Outcome]:
+        return Counter({Outcome.MATCHED: len(self._taken)})
+
+    def warn_of_unused(self) -> None:
+        """Does not warn, because such a file usually has more values than a program restores."""
+
+    def settle(self, operation: Operation, path: str, child: Any) -> Any:
+        """Restores an object that is attached at ``path`` after the restore."""
+        below = Operation(child)
+        below.held = operation.held
+        below.coming = operation.coming
+        successor = self._run(below, walk(below), path).get(id(child), child)
+        if self.partial_expected:
+            self.reader.release(for_good=False)  # The files were opened again for this object only.
+        return successor
+
+    def report(self, operation: Operation) -> Report:
+        """A report of every live value and, as unexpected, of every key that no live value has."""
+        look_again_below(operation)
+        live = walk(operation)
+        entries = []
+        used, left_alone = set(), set()
+        others = self._other_paths(live, "")
+        for number, values in live.values():
+            for value in values:
+                name = self._name(value, live.paths[number])
+                key = self._key(name)
+                if not self._takes_value(name, live.paths[number], others.get(number, ())):
+                    left_alone.add(key)
+                    note = "left alone by ignore or only"
+                    entries.append(
+                        Entry(Outcome.IGNORED, name, live=live_spec(operation, value, live.objects[number]), note=note)
+                    )
+                elif key is not None and last_restore(live.objects[number]) >= self.uid:
+                    used.add(key)
+                    entries.append(self.matched(key))
+                elif live.paths[number] != SAVE_COUNTER:
+                    missing = name or tensor_key(live.paths[number], value.name)
+                    entries.append(
+                        Entry(Outcome.MISSING, missing, live=live_spec(operation, value, live.objects[number]))
+                    )
+        wanted = None
+        if self._keys is not None:
+            wanted = {key for new, key in self._keys.items() if self._translation.takes(new)} - left_alone
+        entries += [
+            Entry(
+                Outcome.UNEXPECTED if wanted is None or key in wanted else Outcome.IGNORED,
+                key,
+                str(self.reader.spec(key)),
+            )
+            for key in self.reader.keys()  # noqa: SIM118 - a reader is not a mapping
+            if key not in used
+        ]
+        return sorted_report(self.reader.prefix, entries)
+
+    def _run(
+        self,
+        operation: Operation,
+        live: LiveGraph,
+        path: str,
+        agree: Callable[[], object] = lambda: None,
+        progress: Reporter | None = None,
+    ) -> dict[int, Any]:
+        takes = self._takes(live, path)
+        undo = Undo()
+        try:
+            self._check(operation, takes)
+            self.reader.hold()
+            successors = deliver(
+                operation,
+                self.reader,
+                takes,
+                live.objects,
+                undo,
+                verified=agree,
+                progress=progress,
+                verify_first=self._verify_first,
+            )
+            takers = [successors.get(id(take.obj), take.obj) for take in takes]
+            positions: list[_Anything] = []
+            undo.add(partial(self._forget, [(taker, last_restore(taker)) for taker in takers], positions))
+            for taker in takers:
+                remember_restore(taker, self.uid)
+            crowded = self._defer_rest(live, path, successors, positions)
+            agree()
+        except BaseException as error:
+            raise_explained(error, self.reader.prefix, complete=undo.run())
+        for holder in crowded:
+            supersede(holder, (ANY,), self.uid)
+        self._taken.update(key for take in takes for _, key in take.values)
+        return successors
+
+    def _takes(self, live: LiveGraph, path: str) -> list[Take]:
+        """The live objects that take values, and the keys of these."""
+        takes: list[Take] = []
+        others = self._other_paths(live, path)
+        for number, values in live.values():
+            obj, more = live.objects[number], others.get(number, ())
+            own_path = _below(path, live.paths[number])
+            names = [(value, self._name(value, own_path)) for value in values]
+            pairs = [
+                (value, key)
+                for value, name in names
+                if (key := self._key(name)) is not None and self._takes_value(name, own_path, more)
+            ]
+            self._paths |= {key: (own_path, *more) for _, key in pairs}
+            self.may_lack |= len(pairs) < len(values)
+            if pairs and last_restore(obj) < self.uid:
+                takes.append(Take(number, obj, live.adapters[number], pairs))
+        return takes
+
+    def _check(self, operation: Operation, takes: Sequence[Take]) -> None:
+        if isinstance(self.reader, CastingReader):
+            cast(self.reader, takes, self._translation)
+        check(operation, self.reader, takes, self._translation)
+
+    def _defer_rest(
+        self, live: LiveGraph, path: str, successors: Mapping[int, Any], positions: list[_Anything]
+    ) -> list[Any]:
+        """Waits for new children of all objects. Returns the objects where an older restore waits too."""
+        crowded = []
+        for number, obj in enumerate(live.objects):
+            adapter = adapter_of(obj)
+            if adapter is not None and not adapter.leaf:
+                own_path = _below(path, live.paths[number])
+                holder = successors.get(id(obj), obj)
+                positions.append(_Anything(self, own_path))
+                count = defer(holder, ANY, positions[-1])
+                if count:
+                    adapter.on_deferred(holder)
+                if count > 1:
+                    crowded.append(holder)
+        return crowded
+
+    def _forget(self, before: Sequence[tuple[Any, int]], positions: list[_Anything]) -> None:
+        withdraw(positions)
+        for obj, uid in before:
+            undo_remembering(obj, self.uid, uid)
+
+    def _key(self, name: str) -> str | None:
+        """The key of the value that has this name in the program, or None."""
+        if self._keys is not None:
+            return self._keys.get(name)
+        return name if name in self.reader else None
+
+    def _takes_value(self, name: str, path: str, others: Sequence[str]) -> bool:
+        """Whether ``only`` and ``ignore`` leave a live value to this restore, by its name and its paths."""
+        return not self._translation.selects or self._translation.takes_any({name, path}, others)
+
+    def _other_paths(self, live: LiveGraph, path: str) -> dict[int, list[str]]:
+        """The other paths of live objects that have several, if ``only`` or ``cast`` may have them."""
+        if self._translation.only is None and not self._translation.casts_some:
+            return {}
+        return {number: [_below(path, each) for each in paths[1:]] for number, paths in names_of_live(live).items()}
+
+    def _name(self, value: Value, path: str) -> str:
+        """The name of a live value: its own or, if it has none, or if ``rename`` says so, its path."""
+        is_said = self._keys is not None and value.full_name not in self._keys and self._keys.get(path, path) != path
+        return path if is_said else value.full_name or path
+
+
+def _below(path: str, name: str) -> str:
+    return "/".join(filter(None, (path, name)))
+
+
+class _Anything:
+    """A position for every new child of an object; see `milepost.deferred.table`."""
+
+    key = ""
+    was_passed = False
+    siblings = 0
+    is_late = False
+
+    def __init__(self, restoration: NameBasedRestoration, path: str) -> None:
+        self.restoration = restoration
+        self.path = path
+        self.superseded = False
+
+    @property
+    def uid(self) -> int:
+        return self.restoration.uid
+
+    @property
+    def file(self) -> str:
+        return self.restoration.reader.prefix
+
+    @property
+    def variable(self) -> None:
+        return None
+
+    def supersede(self) -> bool:
+        self.superseded = True
+        self.restoration.reader.release(for_good=False)
+        return False
+
+    def peek(self) -> Any:
+        return None
+
+    def specs(self) -> Mapping[str, TensorSpec]:
+        return {}
+
+    def is_settled(self) -> bool:
+        return False
+
+    def settle(self, operation: Operation, name: Any, child: Any) -> Any:
+        if self.superseded:
+            return child
+        return self.restoration.settle(operation, child_path(self.path, name, is_root=not self.path), child)
+
+    def unsettle(self) -> None:
+        """Does nothing, because objects are found by their names each time."""

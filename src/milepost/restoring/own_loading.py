@@ -1,0 +1,116 @@
+"""Objects that load their state by code of their own, as modules of PyTorch may: it renames, converts or fuses values of older versions.
+
+Such an object loads its saved state when its leaves have the values of their names. What it has taken then counts as restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from milepost.bundle import BundleReader
+from milepost.graph.adapter import adapter_of_type
+from milepost.graph.all_names import version_of
+from milepost.graph.contract.matching import SavedState
+from milepost.graph.keys import VARIABLE_VALUE
+from milepost.graph.object_graph import ObjectGraph
+from milepost.restoring.identity import Bindings
+from milepost.restoring.match import Match
+from milepost.restoring.undo import Undo
+
+Versions = Callable[[int], Mapping[str, Any] | None]
+"""What was noted of the object of a node and of those below it; see `SavedState.versions`."""
+
+
+def load_by_own_code(
+    reader: BundleReader,
+    graph: ObjectGraph,
+    match: Match,
+    bound: Bindings,
+    undo: Undo,
+    versions: Versions,
+    kept: Callable[[], Collection[int]],
+) -> None:
+    """Makes the objects of a match load what was saved for them by code of their own, and notes in the match what they have taken.
+
+    Args:
+        reader: The open checkpoint.
+        graph: Its object graph.
+        match: The match, whose values have been delivered.
+        bound: The live objects that earlier parts of the restore have bound.
+        undo: As for `SavedState`.
+        versions: As for `Versions`.
+        kept: Returns the identities of the objects that are to keep their values, because the program has asked for that.
+    """
+    bindings = match.bindings
+    kinds = {kind: adapter_of_type(kind) for kind in set(map(type, bindings.values()))}
+    adapters = {kind: each for kind, each in kinds.items() if each is not None and "loads_saved" in each.overrides}
+    loaded: set[int] = set()
+    restored: set[int] | None = None
+    keeping: Collection[int] = ()
+    for node, obj in list(bindings.items()) if adapters else ():
+        adapter = adapters.get(type(obj))
+        if adapter is None or node in loaded or not (node in match.adapted or adapter.loads_saved(obj)):
+            continue
+        if restored is None:
+            restored = {
+                id(each) for each in (*(take.obj for take in match.takes), *(late for _, late in bound.living()))
+            }
+            keeping = kept()
+        if id(obj) in keeping:
+            continue
+        others = dict(_others(reader, graph, match, bound, node)) if match.deferred or match.adapted else {}
+        values = {name: reader.read(graph.nodes[each].values[0].key) for name, each in others.items()}
+        found = adapter.load_saved(obj, SavedState(values, versions(node), restored, keeping, undo.add))
+        if found is None:
+            continue
+        loaded |= _below(graph, node)
+        bindings.update((others[name], obj) for name in found.taken)
+        match.filled += found.filled
+        restored.update(map(id, found.filled))
+    if loaded:
+        match.deferred = [each for each in match.deferred if not _is_taken(graph, match, each.node)]
+
+
+def noted_versions(graph: ObjectGraph, node: int) -> Mapping[str, Any] | None:
+    """The versions of the classes of a saved module of PyTorch and of those in it, by their names; None if they were not saved."""
+    if version_of(graph.nodes[node]) is None:
+        return None
+    found: dict[str, Any] = {}
+    for name, number in _named(graph, node):
+        version = version_of(graph.nodes[number])
+        if version is not None:
+            found[name] = {"version": version}
+    return found
+
+
+def _named(graph: ObjectGraph, node: int) -> Iterator[tuple[str, int]]:
+    """A node and those below it, each after its name, whose levels are separated by dots."""
+    pending, seen = [("", node)], {node}
+    for name, number in pending:
+        yield name, number
+        for edge in graph.nodes[number].children:
+            if edge.node not in seen:
+                seen.add(edge.node)
+                pending.append((f"{name}.{edge.name}" if name else edge.name, edge.node))
+
+
+def _below(graph: ObjectGraph, node: int) -> set[int]:
+    return {number for _, number in _named(graph, node)}
+
+
+def _others(
+    reader: BundleReader, graph: ObjectGraph, match: Match, bound: Bindings, node: int
+) -> Iterator[tuple[str, int]]:
+    """The nodes below a node that have one array each, which no live object takes, after their names."""
+    for name, number in _named(graph, node):
+        values = graph.nodes[number].values
+        if number in match.bindings or number in bound or len(values) != 1 or values[0].name != VARIABLE_VALUE:
+            continue
+        if values[0].key in reader and not reader.spec(values[0].key).dtype.is_bytes:
+            yield name, number
+
+
+def _is_taken(graph: ObjectGraph, match: Match, node: int) -> bool:
+    """Whether an object has taken all values of a node and of those below it."""
+    return all(number in match.bindings for number in _below(graph, node) if graph.nodes[number].values)

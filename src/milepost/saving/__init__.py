@@ -1,0 +1,1 @@
+"""Saves: from the plan, by one process or by several together, to the commit."""

@@ -1,0 +1,416 @@
+"""Commits: files become visible whole and durable, or not at all.
+
+A save of the checkpoint P takes these steps, in this order. Steps 1 and 2 are durable after step 3. Each later step is durable before
+the next begins. ``docs/durability.md`` has the same numbers, and says what a crash at each step leaves::
+
+    1. claim       the names of the data: make P.index.milepost-<token>-of-NNNNN.tmp, which becomes the index
+    2. write       P.data-SSSSS-of-NNNNN.milepost-<token>.tmp, then the index, and sync each. An incremental save links data files
+                   of an earlier checkpoint to such names
+    3. announce    If there is a checkpoint P, claim its data too. Announce a numbered save (`BeforeCommit`). Sync the directory:
+                   after this, no crash can lose a claim and keep the data
+    4. data        Rename the data to P.data-SSSSS-of-NNNNN, which no index names yet. Sync the directory
+    5. index       Rename the index: THE COMMIT POINT
+    6. durable     Sync the directory: the save may return
+    7. replaced    If there was a checkpoint P, remove its data
+    8. list        Write the state file: `milepost.saving.run_save`. It is written by `commit_file`
+    9. delete      Delete what a manager does not keep: `milepost.manager.publishing`
+    10. tidy up    Remove the notes of deletions and the announcement
+
+This module takes steps 1 to 7. Invariants:
+
+- An index that is visible has all its data, whole and durable: new data never takes the names of the visible index's
+  data, because the number of shards is part of the name. If that number is taken, an empty shard is added.
+- Before step 5 a crash leaves what was there before; after it, the new checkpoint. After step 6 it survives a power cut.
+- A data file is never written again after it has its final name, so files of several checkpoints may be one file
+  (`milepost.saving.incremental`). A deletion removes only a name.
+- Leftovers are recognised by their names (`milepost.series.leftovers`).
+- A failed sync of a file is not tried again, because the kernel may have dropped the pages and marked them as clean.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from milepost.bundle import BundleWriter, data_path, index_path
+from milepost.errors import (
+    AfterCommitError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    StorageError,
+    warn,
+)
+from milepost.series.leftovers import data_files, sweep_leftovers, visible_shards
+from milepost.series.temporary import Temporary, claims, new_token
+from milepost.storage import Storage, WritableFile
+from milepost.storage.checked import link
+
+_PATIENCE: Final = 10.0
+"""Seconds to wait for another save of the same checkpoint. Without file locks, a dead save also counts as running."""
+
+
+class BeforeCommit(NamedTuple):
+    """Functions that a save calls before its commit point. If one of them raises an error, the save ends with that error.
+
+    Attributes:
+        announce: It runs in step 3, before the directory is synced. It gets the token of the save and the bytes of its index, while
+            the save holds the claim of its checkpoint. Files that it makes are durable before the commit point.
+        begin: It runs right before step 5. If the save fails before that, it has not committed anything.
+    """
+
+    announce: Callable[[str, bytes], object]
+    begin: Callable[[], object]
+
+
+def commit_bundle(
+    storage: Storage,
+    prefix: str,
+    fill: Callable[[BundleWriter], None],
+    *,
+    shards: int = 1,
+    alignment: int = 1,
+    before_commit: BeforeCommit | None = None,
+    take_over: Callable[[BundleCommit], object] | None = None,
+) -> None:
+    """Writes a checkpoint. When this returns, the checkpoint survives a power cut.
+
+    An existing checkpoint is replaced atomically. Its data files are removed, but processes that have them open can
+    still read them.
+
+    Args:
+        storage: Where to write.
+        prefix: Path of the files, without their endings. Missing directories are made.
+        fill: A function that adds the tensors to the writer.
+        shards: The number of data files. If an existing checkpoint with as many is replaced, there is one more, which is
+            empty.
+        alignment: Bytes; each tensor begins at a multiple of it.
+        before_commit: What to call before the commit point.
+        take_over: A function that is called before ``fill`` and that may link some of the data files; see `BundleCommit.link`.
+
+    Raises:
+        StorageError: The files cannot be written. Existing files are unchanged.
+        AfterCommitError: The new checkpoint is visible, but a power cut may lose it.
+
+    Example:
+        >>> import numpy as np
+        >>> from milepost.storage import MemoryStorage
+        >>> storage = MemoryStorage()
+        >>> commit_bundle(storage, "run/ckpt-1", lambda writer: writer.add("x", np.float32([1, 2])))
+        >>> storage.list("run")
+        ['ckpt-1.data-00000-of-00001', 'ckpt-1.index']
+    """
+    storage.make_directory(os.path.dirname(prefix))
+    try:
+        with BundleCommit(storage, prefix, shards) as save:
+            if take_over is not None:
+                take_over(save)
+            writer = BundleWriter(shards=len(save.data), alignment=alignment)
+            fill(writer)
+            for shard, temporary in enumerate(save.data):
+                if shard not in save.linked:
+                    writer.write_shard(shard, save.create(temporary))
+            save.publish(writer.index(), before_commit)
+    except CheckpointNotFoundError as error:
+        raise _vanished(error) from error
+
+
+def commit_file(storage: Storage, path: str, data: bytes) -> None:
+    """Writes a small file, or replaces it. When this returns, the file survives a power cut.
+
+    Args:
+        storage: Where to write.
+        path: The file. Missing directories are made.
+        data: The whole content.
+
+    Raises:
+        StorageError: The file cannot be written, and the existing file is unchanged. If only the last step failed, the new
+            file is visible, but a power cut may lose it.
+
+    Example:
+        >>> from milepost.storage import MemoryStorage
+        >>> storage = MemoryStorage()
+        >>> commit_file(storage, "run/checkpoint", b"text")
+        >>> storage.open("run/checkpoint").read(0, 4)
+        b'text'
+    """
+    directory = os.path.dirname(path)
+    storage.make_directory(directory)
+    temporary = Temporary(path, new_token()).path
+    try:
+        with storage.create(temporary) as file:
+            file.write(0, [data])
+            file.sync()
+            _rename(storage, temporary, path)
+    except BaseException as error:
+        _remove_quietly(storage, [temporary])
+        if isinstance(error, CheckpointNotFoundError):
+            raise _vanished(error) from error
+        raise
+    storage.sync_directory(directory)
+
+
+def not_durable(prefix: str, error: BaseException) -> AfterCommitError:
+    """The error for a checkpoint that is committed, but that a power cut may lose.
+
+    Args:
+        prefix: The checkpoint.
+        error: Why the commit could not be made durable.
+    """
+    return AfterCommitError(
+        f"the checkpoint is saved, but a power cut may lose it: {getattr(error, 'problem', error)}",
+        errno=getattr(error, "errno", None),
+        file=prefix,
+        remedy=getattr(error, "remedy", None)
+        or "check the disk; the next save to this directory makes this checkpoint durable too",
+    )
+
+
+class BundleCommit:
+    """The files of one save, from the claim to the commit. It removes files that it does not publish.
+
+    Args:
+        storage: Where to write.
+        prefix: Path of the files, without ending. The directory exists.
+        wanted: The least number of data files. There may be more; see `data`.
+
+    Attributes:
+        data: The data files. All of them are written or linked before `publish`.
+        linked: The numbers of those that are links to existing files.
+        claim: The file that becomes the index. Whoever removes it before the commit point keeps the save from being committed.
+    """
+
+    def __init__(self, storage: Storage, prefix: str, wanted: int) -> None:
+        self._storage = storage
+        self._prefix = prefix
+        self._directory = os.path.dirname(prefix)
+        self._token = new_token()
+        self._open: list[WritableFile] = []
+        self._unsynced: list[WritableFile] = []
+        self._moved: list[str] = []
+        self._replaced: list[Temporary] = []
+        self._published = False
+        self.linked: set[int] = set()
+        self.data: list[Temporary] = []
+        try:
+            self.claim, self._index = self._claim_names(wanted)
+            shards = self.claim.shards or 0
+            self.data += [Temporary(data_path(prefix, shard, shards), self._token) for shard in range(shards)]
+        except BaseException:  # Ctrl-C, whose traceback may keep this object
+            for file in self._open:
+                _remove_quietly(storage, [file.path])
+                file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._published:
+            self._remove_unpublished()
+        for file in self._open:
+            try:
+                file.close()
+            except StorageError:
+                pass  # The file has been synced, or the save has failed.
+
+    def create(self, temporary: Temporary) -> WritableFile:
+        """A new file of the save. It stays open until the save ends, so that other processes see that the save is alive."""
+        self._open.append(
+            self._storage.create(temporary.path)
+        )  # in one line, so that Ctrl-C leaves no file that is not removed
+        file = self._open[-1]
+        self._unsynced.append(file)
+        return file
+
+    def sync_data(self) -> None:
+        """Makes the files durable that `create` has made and that were written since. `publish` does this too, so that a save may do it
+        while it would otherwise wait.
+        """
+        while self._unsynced:
+            self._unsynced.pop(0).sync()
+
+    def link(self, shard: int, source: str) -> None:
+        """Links an existing file as a data file, and makes its bytes durable.
+
+        Raises:
+            CheckpointNotFoundError: The existing file is no longer there.
+            StorageError: The storage cannot link it.
+        """
+        self.linked.add(shard)
+        link(self._storage, source, self.data[shard].path)
+
+    def unlink(self, shard: int) -> None:
+        """Undoes `link`, which may have failed. The data file must then be written."""
+        self._storage.remove(self.data[shard].path)
+        self.linked.discard(shard)
+
+    def publish(self, index: bytes, before_commit: BeforeCommit | None = None) -> None:
+        """Carries out the rest of step 2, from the sync of the data on, and steps 3 to 7.
+
+        Args:
+            index: The bytes of the index.
+            before_commit: As for `commit_bundle`.
+        """
+        storage, directory = self._storage, self._directory
+        self.sync_data()
+        self._index.write(0, [index])
+        self._index.sync()
+        for shards in _counts_in_use(storage, self._prefix):
+            claim = Temporary.claim(self._prefix, self._token, shards)
+            self._replaced.append(claim)  # first, so that Ctrl-C leaves no claim that is not removed
+            self.create(claim)
+        if before_commit is not None:
+            before_commit.announce(self._token, index)
+        storage.sync_directory(directory)
+        for data in self.data:
+            self._moved.append(data.final)
+            _rename(storage, data.path, data.final)
+        storage.sync_directory(directory)
+        # From here on, a reader may see the new index, even if the rename fails: over a network the server may have
+        # carried it out.
+        if before_commit is not None:
+            before_commit.begin()
+        self._published = True
+        try:
+            _rename(storage, self.claim.path, index_path(self._prefix))
+        except BaseException:
+            with suppress(StorageError):  # if it cannot be told, the save counts as published
+                self._published = is_published(storage, self.claim)
+            raise
+        try:
+            storage.sync_directory(directory)
+        except StorageError as error:
+            raise not_durable(self._prefix, error) from error
+        if self._replaced:
+            self._remove_replaced()
+
+    def _claim_names(self, wanted: int) -> tuple[Temporary, WritableFile]:
+        storage, prefix = self._storage, self._prefix
+        deadline = time.monotonic() + _PATIENCE
+        taken: set[int] = set()
+        while True:
+            avoid = taken | _counts_in_use(storage, prefix)
+            shards = next(count for count in range(wanted, wanted + len(avoid) + 1) if count not in avoid)
+            claim = Temporary.claim(prefix, self._token, shards)
+            self._open.append(
+                storage.create(claim.path)
+            )  # in one line, so that the constructor removes it if Ctrl-C comes
+            others = [other for other in claims(storage, prefix) if other != claim]
+            living = [other for other in others if storage.in_use(other.path)]
+            taken = {other.shards or 0 for other in others}
+            is_free = shards not in taken | _counts_in_use(storage, prefix)
+            is_late = time.monotonic() > deadline
+            if is_free and (is_late or not living):
+                if living:
+                    warn(
+                        f"{living[0].path} shows that another process may be saving {prefix} at the same time; the save that "
+                        "ends last replaces the other: let only one process save to this path"
+                    )
+                return claim, self._open[0]
+            storage.remove(claim.path)
+            self._open.pop().close()
+            if living and not is_late:
+                time.sleep(random.uniform(0.005, 0.05))
+            sweep_leftovers(storage, self._directory, prefix=prefix)
+            taken = {other.shards or 0 for other in claims(storage, prefix)}
+
+    def _remove_unpublished(self) -> None:
+        """Removes the claims last, when the removal of the files that they claim is durable."""
+        try:
+            for file in self._open:
+                temporary = Temporary.parse(file.path)
+                if temporary is not None and temporary.shards is None:
+                    self._storage.remove(file.path)
+            for shard in self.linked:
+                self._storage.remove(self.data[shard].path)
+            for path in self._moved:
+                self._storage.remove(path)
+            if self._moved:
+                self._storage.sync_directory(self._directory)
+        except StorageError:
+            return
+        _remove_quietly(self._storage, [claim.path for claim in (self.claim, *self._replaced)])
+
+    def _remove_replaced(self) -> None:
+        try:
+            for claim in self._replaced:
+                for path in data_files(self._storage, self._prefix).get(claim.shards or 0, []):
+                    self._storage.remove(path)
+            self._storage.sync_directory(self._directory)
+            for claim in self._replaced:
+                self._storage.remove(claim.path)
+        except StorageError as error:
+            warn(f"{self._prefix} is saved, but data of the checkpoint that it replaced cannot be removed: {error}")
+
+
+def is_published(storage: Storage, claim: Temporary) -> bool:
+    """Whether a save has reached its commit point, by the file that was to become its index.
+
+    No other save can have given the visible index this number of data files while the claim stood.
+
+    Raises:
+        StorageError: The index cannot be read, and the reason is not damage.
+    """
+    if storage.is_file(claim.path):
+        return False
+    prefix = claim.final.removesuffix(index_path(""))
+    try:
+        return visible_shards(storage, prefix) == claim.shards
+    except CorruptCheckpointError:
+        return True  # because nothing shows the contrary
+
+
+def _counts_in_use(storage: Storage, prefix: str) -> set[int]:
+    """The numbers of shards whose data files belong, or may belong, to the visible index."""
+    try:
+        visible = visible_shards(storage, prefix)
+    except (CorruptCheckpointError, StorageError):
+        return set(data_files(storage, prefix))
+    return set() if visible is None else {visible}
+
+
+def _rename(storage: Storage, temporary: str, final: str) -> None:
+    """Gives a file of a save its final name.
+
+    Raises:
+        StorageError: The file cannot be renamed. If a directory has the final name, the error names that directory.
+    """
+    try:
+        storage.rename(temporary, final)
+    except StorageError as error:
+        if error.errno != errno.EISDIR:
+            raise
+        raise StorageError(
+            "cannot save: a directory has the name that a file of the checkpoint needs",
+            errno=errno.EISDIR,
+            file=final,
+            expected="a file, or nothing",
+            found="a directory",
+            remedy="rename or remove that directory, or save under another name",
+        ) from error
+
+
+def _remove_quietly(storage: Storage, paths: list[str]) -> None:
+    """Removes files of a failed save. A later sweep removes those that cannot be removed now."""
+    for path in paths:
+        try:
+            storage.remove(path)
+        except StorageError:
+            pass
+
+
+def _vanished(error: CheckpointNotFoundError) -> StorageError:
+    return StorageError(
+        f"a file of a running save was removed: {error.problem}",
+        errno=errno.ENOENT,
+        file=error.file,
+        remedy="keep other programs from removing this directory, and files in it that end in .tmp; then save again",
+    )

@@ -1,0 +1,396 @@
+"""Finds the latest good checkpoint of a directory, and waits for new ones.
+
+`milepost.series.series` lists the checkpoints. They are read, newest first, until one is whole. Other processes may save and
+remove checkpoints meanwhile, so bad checkpoints are checked a second time.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Literal
+
+from milepost.bundle import data_path, open_whole
+from milepost.bundle.names import index_path, locate
+from milepost.errors import (
+    ArgumentError,
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    MilepostError,
+    SkippedCheckpointWarning,
+    StorageError,
+    printable,
+    warn,
+    without_remedy,
+)
+from milepost.forks import ForkableLock
+from milepost.series.damage import concerns_file
+from milepost.series.leftovers import data_files, visible_shards
+from milepost.series.saved_model import checkpoint_of, is_saved_model, versions_in, versions_remedy
+from milepost.series.series import known_checkpoints, older_of_series
+from milepost.series.state_file import STATE_FILE, CheckpointState, PathLike
+from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
+from milepost.storage.checked import checked, unchecked
+from milepost.storage.paths import plain_path
+
+Verification = Literal["checksums", "files", "none"]
+"""How a checkpoint is verified: by reading every byte, by the sizes of its files, or only by its existence."""
+
+_POLL_SECONDS: Final = 1.0
+_MOST_REMEMBERED: Final = 64
+_MOST_VERIFIED: Final = 10
+"""Checkpoints may be saved and removed faster than their bytes can be read. Attempts after so many compare only sizes."""
+_MOST_ATTEMPTS: Final = 1000
+_MOST_SHARDS: Final = 1000
+"""The most data files that are looked for by name. If there are more, the directory is listed."""
+
+_Fingerprint = tuple[tuple[str, int, float], ...]
+
+
+class _Findings:
+    """The results of verifying checkpoints, so that polling a directory reads each of them once."""
+
+    def __init__(self) -> None:
+        self._lock = ForkableLock()
+        self._found: weakref.WeakKeyDictionary[Storage, dict[str, tuple[_Fingerprint, MilepostError | None]]]
+        self._found = weakref.WeakKeyDictionary()
+
+    def problem(self, storage: Storage, prefix: str) -> MilepostError | None:
+        """The error of a damaged checkpoint; None if it is good. Its files are read again only if they have changed
+        since the last call."""
+        remembering, key = unchecked(storage), prefix
+        if type(storage) is LocalStorage:
+            remembering, key = LOCAL_STORAGE, storage.absolute(prefix)
+        fingerprint = self._fingerprint(storage, prefix)
+        with self._lock:
+            remembered = self._found.setdefault(remembering, {}).get(key)
+        if remembered is not None and remembered[0] == fingerprint:
+            return remembered[1]
+        problem = _problem(storage, prefix, "checksums")
+        with self._lock:
+            found = self._found[remembering]
+            found.pop(key, None)
+            found[key] = fingerprint, problem
+            while len(found) > _MOST_REMEMBERED:
+                del found[next(iter(found))]
+        return problem
+
+    def _fingerprint(self, storage: Storage, prefix: str) -> _Fingerprint:
+        fingerprint = []
+        for path in (index_path(prefix), prefix, *_data_of(storage, prefix)):
+            try:
+                modified = storage.modified(path)
+                file = storage.open(path)
+            except (CheckpointNotFoundError, CorruptCheckpointError):
+                continue
+            fingerprint.append((path, file.size, modified))
+            file.close()
+        return tuple(fingerprint)
+
+
+def _data_of(storage: Storage, prefix: str) -> list[str]:
+    """The data files of a checkpoint. If its index is damaged, all files that may belong to it."""
+    try:
+        shards = visible_shards(storage, prefix) or 0
+    except CorruptCheckpointError:
+        shards = _MOST_SHARDS + 1
+    if shards > _MOST_SHARDS:
+        return sorted(path for files in data_files(storage, prefix).values() for path in files)
+    return [data_path(prefix, shard, shards) for shard in range(shards)]
+
+
+_FINDINGS: Final = _Findings()
+
+
+def good_checkpoints(
+    storage: Storage,
+    candidates: Iterable[str],
+    verify: Verification,
+    skip: Callable[[str, MilepostError], None] | None = None,
+) -> Iterator[str]:
+    """Yields the candidates that are whole, and skips the others.
+
+    Args:
+        storage: Where they are.
+        candidates: The prefixes of checkpoints.
+        verify: What is checked: all checksums, the sizes of files, or only that the checkpoint exists.
+        skip: Called with each candidate that is skipped and its error; by default, this issues a `SkippedCheckpointWarning`.
+
+    Raises:
+        StorageError: A file cannot be read, and the reason is not damage.
+        UnsupportedError: A checkpoint is whole, but milepost cannot read it.
+    """
+    if verify not in ("checksums", "files", "none"):
+        raise ArgumentError(
+            "there is no such way to verify a checkpoint",
+            key="verify",
+            expected="'checksums', 'files' or 'none'",
+            found=f"{verify!r:.80}",
+            remedy="pass 'checksums' to read all data, 'files' for the sizes of files, or 'none'",
+        )
+    for candidate in candidates:
+        problem = _FINDINGS.problem(storage, candidate) if verify == "checksums" else None
+        problem = problem or (None if verify == "checksums" else _problem(storage, candidate, verify))
+        if problem is None:
+            yield candidate
+        else:
+            (skip or _skip)(candidate, problem)
+
+
+def newest_good(
+    storage: Storage,
+    read_state: Callable[[], CheckpointState | None],
+    verify: Verification,
+    skip: Callable[[str, MilepostError], None] | None = None,
+    *,
+    listed_only: bool = False,
+) -> str | None:
+    """The newest good checkpoint of a directory. Other processes may save and remove checkpoints meanwhile.
+
+    Args:
+        storage: Where the directory is.
+        read_state: Returns what the directory lists now.
+        verify: What is checked, as for `good_checkpoints`.
+        skip: As for `good_checkpoints`.
+        listed_only: Whether to leave out older checkpoints of the series that are not listed.
+
+    Returns:
+        A checkpoint that existed when this returned, or None if no checkpoint is good.
+
+    Raises:
+        StorageError, UnsupportedError: As for `good_checkpoints`.
+    """
+    for attempt in range(_MOST_ATTEMPTS):
+        state = read_state()
+        if state is None:
+            return None
+        problems: dict[str, MilepostError] = {}
+        note = problems.__setitem__
+        level = verify if attempt < _MOST_VERIFIED or verify == "none" else "files"
+        found = next(good_checkpoints(storage, state.newest_first(), level, note), None)
+        if found is None and not listed_only:
+            found = next(good_checkpoints(storage, older_of_series(storage, state), level, note), None)
+        if found is not None and not problems and _identifying_path(storage, found) is not None:
+            return found
+        if read_state() == state and (found is None or _identifying_path(storage, found) is not None):
+            break
+    for prefix, problem in problems.items():
+        if skip is None:
+            _skip(prefix, problem, found)
+        else:
+            skip(prefix, problem)
+    return found
+
+
+def skipped_message(prefix: str, problem: MilepostError, instead: str | None = None) -> str:
+    """The text of a `SkippedCheckpointWarning`.
+
+    Args:
+        prefix: The checkpoint that is skipped.
+        problem: The error for it.
+        instead: The checkpoint that is used instead, if it is known.
+    """
+    message = f"the checkpoint {printable(prefix, one_line=True)} was skipped: {without_remedy(problem)}"
+    return message if instead is None else f"{message}\n  used instead: {printable(instead, one_line=True)}"
+
+
+def latest_checkpoint(
+    checkpoint_dir: PathLike,
+    latest_filename: str | None = None,
+    *,
+    verify: Verification = "checksums",
+    storage: Storage | None = None,
+) -> str | None:
+    """Finds the newest good checkpoint of a directory.
+
+    This is the latest checkpoint that the state file names, or one that a killed process had saved but not listed. If it is
+    damaged or missing, it is skipped with a warning, and the next older one is tried: the next one in the list, or the one with
+    the next lower number of the same series. Results are remembered until the files change, so the next call does not read
+    the files again. In a copied directory the copies are used, even if the state file names the originals. A directory that is
+    a SavedModel without a state file has the checkpoint of its variables.
+
+    Args:
+        checkpoint_dir: The directory.
+        latest_filename: Name of the state file; by default ``checkpoint``.
+        verify: ``"checksums"`` reads every byte of the newest checkpoint, ``"files"`` reads its index and the sizes of its
+            files, ``"none"`` only checks that it exists.
+        storage: Where the directory is; by default on this machine.
+
+    Returns:
+        The checkpoint's prefix, which begins with ``checkpoint_dir`` as it was passed, for ``restore``. None if there is
+        neither a state file nor a SavedModel, or no checkpoint is good. If another process saves and removes checkpoints
+        meanwhile, the checkpoint existed when this returned.
+
+    Raises:
+        CheckpointNotFoundError: The directory is a SavedModel that has no variables.
+        StateFileError: The state file is malformed.
+        StorageError: A file cannot be read, and the reason is not damage but, for example, a missing permission.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> latest_checkpoint(directory) is None
+        True
+        >>> path = milepost.Checkpoint(v=milepost.Variable(1.0)).save(directory + "/ckpt")
+        >>> latest_checkpoint(directory) == path
+        True
+    """
+    files, directory = checked(storage), plain_path(checkpoint_dir)
+    found = newest_good(files, lambda: known_checkpoints(files, directory, latest_filename), verify)
+    if found is not None or latest_filename is not None or files.is_file(os.path.join(directory, STATE_FILE)):
+        return found
+    if is_saved_model(files, directory):
+        return next(good_checkpoints(files, [checkpoint_of(files, directory)], verify), None)
+    if versions := versions_in(files, directory):
+        warn(f"{directory} contains versions of a SavedModel, but no checkpoint: {versions_remedy(versions)}")
+    return None
+
+
+def checkpoints_iterator(
+    checkpoint_dir: PathLike,
+    min_interval_secs: float = 0,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], bool] | None = None,
+    *,
+    verify: Verification = "checksums",
+    storage: Storage | None = None,
+) -> Iterator[str]:
+    """Waits for new checkpoints of a directory, and yields the newest each time.
+
+    If there are several new checkpoints, only the newest is yielded. The directory is read once a second.
+
+    Args:
+        checkpoint_dir: The directory.
+        min_interval_secs: The smallest number of seconds between two checkpoints.
+        timeout: The largest number of seconds to wait for the next checkpoint. By default there is no limit.
+        timeout_fn: A function without arguments, called after each timeout and after each checkpoint. The iteration ends
+            when it returns true. Without it, the iteration ends with the first timeout.
+        verify: As for `latest_checkpoint`.
+        storage: Where the directory is; by default on this machine.
+
+    Raises:
+        StateFileError: The state file is malformed.
+        StorageError: As for `latest_checkpoint`.
+
+    Example:
+        >>> import milepost, tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> path = milepost.Checkpoint(v=milepost.Variable(1.0)).save(directory + "/ckpt")
+        >>> list(checkpoints_iterator(directory, timeout=0)) == [path]
+        True
+    """
+    storage = checked(storage)
+    warned: set[str] = set()
+
+    def skip_once(prefix: str, problem: MilepostError) -> None:
+        if (message := skipped_message(prefix, problem)) not in warned:
+            warned.add(message)
+            _skip(prefix, problem)
+
+    last: str | None = None
+    while True:
+        new = _wait_for_other_than(last, checkpoint_dir, timeout, verify, storage, skip_once)
+        if new is None:
+            if timeout_fn is None:
+                return
+        else:
+            started = time.monotonic()
+            last = new
+            yield new
+            time.sleep(max(0.0, started + min_interval_secs - time.monotonic()))
+        if timeout_fn is not None and timeout_fn():
+            return
+
+
+def checkpoint_exists(checkpoint_prefix: PathLike, *, storage: Storage | None = None) -> bool:
+    """Whether a checkpoint exists, or any file or directory with exactly this path. Nothing is verified.
+
+    Args:
+        checkpoint_prefix: The prefix. The path of an index is accepted too.
+        storage: Where the checkpoint is; by default on this machine.
+
+    Example:
+        >>> checkpoint_exists("there/is/none")
+        False
+    """
+    return _identifying_path(checked(storage), plain_path(checkpoint_prefix)) is not None
+
+
+def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: Storage | None = None) -> list[float]:
+    """When checkpoints were written, in whole seconds since the epoch. Checkpoints that do not exist are left out.
+
+    Args:
+        checkpoint_prefixes: Prefixes.
+        storage: Where they are; by default on this machine.
+
+    Example:
+        >>> get_checkpoint_mtimes(["there/is/none"])
+        []
+    """
+    storage = checked(storage)
+    paths = (_identifying_path(storage, plain_path(prefix)) for prefix in checkpoint_prefixes)
+    return [float(math.floor(storage.modified(path))) for path in paths if path is not None]
+
+
+def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostError | None:
+    try:
+        if verify == "none":
+            if _identifying_path(storage, prefix) is None:
+                return CheckpointNotFoundError("this checkpoint does not exist", file=prefix)
+            return None
+        with open_whole(storage, prefix) as reader:
+            if verify == "files":
+                reader.check_files()
+            else:
+                reader.verify()
+    except (CheckpointNotFoundError, CorruptCheckpointError, StorageError) as error:
+        if not concerns_file(error):
+            raise
+        return error.with_traceback(None)
+    return None
+
+
+def _identifying_path(storage: Storage, prefix: str) -> str | None:
+    """The file that shows that a checkpoint exists: its index or, as in TensorFlow, anything with the path of the prefix."""
+    if not prefix:
+        return None
+    if storage.is_file(index_path(prefix)):
+        return index_path(prefix)
+    if storage.is_file(prefix) or storage.is_directory(prefix):
+        return prefix
+    try:
+        return locate(storage, prefix).files[0]
+    except CheckpointNotFoundError:
+        return None
+
+
+def _wait_for_other_than(
+    last: str | None,
+    directory: PathLike,
+    timeout: float | None,
+    verify: Verification,
+    storage: Storage,
+    skip: Callable[[str, MilepostError], None],
+) -> str | None:
+    def newer() -> CheckpointState | None:
+        """The checkpoints that are listed after the last one. Older checkpoints are not new, even if all newer ones are
+        damaged."""
+        state = known_checkpoints(storage, directory)
+        names = [] if state is None else state.newest_first()
+        names = names[: names.index(last)] if last in names else names
+        return CheckpointState(names[0], tuple(reversed(names))) if names else None
+
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        new = newest_good(storage, newer, verify, skip, listed_only=True)
+        remaining = deadline - time.monotonic()
+        if new is not None or remaining <= 0:
+            return new
+        time.sleep(min(_POLL_SECONDS, remaining))
+
+
+def _skip(prefix: str, problem: MilepostError, instead: str | None = None) -> None:
+    warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)

@@ -1,0 +1,173 @@
+"""Removes the leftovers of crashed saves. `milepost.series.temporary` has the names of the files.
+
+A save claims the names that it will write, with the file that will become its index, and the names of the data that it
+replaces. So after a crash at any point, the remaining claims tell exactly what to remove.
+
+Invariants:
+
+- A file that is not named as a temporary file is removed only if a claim of a dead save names it and the visible index
+  does not.
+- A save is alive while any file with its token is in use; it keeps all of them open until it has ended.
+- A process that writes or removes claimed names first makes a claim, and then looks for other claims. If two processes do so
+  at the same time, at least one sees the claim of the other, and gives way.
+- The announcement of a dead save that reached its commit point is kept: its checkpoint may still have to be listed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+
+from milepost.bundle import data_path, index_path, parse_data_path
+from milepost.bundle.index import read_header
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, warn
+from milepost.series.announcement import is_pending
+from milepost.series.damage import concerns_file
+from milepost.series.temporary import Temporary, claims, new_token, temporaries
+from milepost.storage import Storage
+from milepost.table import TableReader
+
+
+def data_files(storage: Storage, prefix: str) -> dict[int, list[str]]:
+    """The data files named after a checkpoint, by the number of shards in their names. Not all need belong to it."""
+    directory, name = os.path.split(prefix)
+    start = data_path(name, 0, 1).rpartition("-of-")[0].removesuffix("00000")
+    found: dict[int, list[str]] = defaultdict(list)
+    for other in storage.list(directory):
+        data = parse_data_path(other) if other.startswith(start) else None
+        if data is not None and data.prefix == name:
+            found[data.shards].append(os.path.join(directory, other))
+    return dict(found)
+
+
+def data_files_of(storage: Storage, directory: str) -> dict[str, list[str]]:
+    """All data files in a directory, by the name of the checkpoint that they are named after."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in storage.list(directory):
+        data = parse_data_path(name)
+        if data is not None:
+            found[data.prefix].append(os.path.join(directory, name))
+    return found
+
+
+def visible_shards(storage: Storage, prefix: str) -> int | None:
+    """The number of shards in the visible index of a checkpoint, or None if there is no index.
+
+    Raises:
+        CorruptCheckpointError: There is an index, but it is damaged.
+        StorageError: There is an index, but it cannot be read, and the reason is not damage.
+    """
+    if not storage.is_file(index_path(prefix)):
+        return None
+    try:
+        file = storage.open(index_path(prefix))
+        try:
+            header = read_header(TableReader(file))
+        finally:
+            file.close()
+    except CheckpointNotFoundError:
+        return None
+    except StorageError as error:
+        if not concerns_file(error):
+            raise
+        raise CorruptCheckpointError("the index cannot be read", file=index_path(prefix)) from error
+    if header.num_shards < 1:
+        raise CorruptCheckpointError("the index has no number of shards", file=index_path(prefix))
+    return int(header.num_shards)
+
+
+def sweep_leftovers(storage: Storage, directory: str, *, prefix: str | None = None) -> list[str]:
+    """Removes what crashed saves left in a directory: temporary files, and claimed data files without an index.
+
+    Files of running saves are kept, in this process or another. So are all files that milepost did not name or claim. Data
+    without an index, for example, may be a copy that is not finished.
+
+    Args:
+        storage: Where the directory is.
+        directory: The directory; one that does not exist has no leftovers.
+        prefix: Remove only leftovers of this checkpoint of the directory.
+
+    Returns:
+        The paths of the files that were removed.
+
+    Raises:
+        StorageError: A file cannot be removed. The next call removes the rest.
+
+    Example:
+        >>> from milepost.storage import MemoryStorage
+        >>> storage = MemoryStorage()
+        >>> storage.create("run/ckpt-1.data-00000-of-00001.milepost-0123456789abcdef.tmp").close()
+        >>> sweep_leftovers(storage, "run")
+        ['run/ckpt-1.data-00000-of-00001.milepost-0123456789abcdef.tmp']
+    """
+    saves: dict[str, list[Temporary]] = defaultdict(list)
+    for file in temporaries(storage, directory):
+        saves[file.token].append(file)
+    removed: list[str] = []
+    for files in saves.values():
+        if prefix is not None and index_path(prefix) not in (file.final for file in files):
+            continue
+        if any(storage.in_use(file.path) for file in files):
+            continue
+        for file in files:
+            if file.shards is None and not (file.digest is not None and is_pending(storage, file)):
+                storage.remove(file.path)
+                removed.append(file.path)
+        for file in files:
+            if file.shards is not None and _sweep_claimed(storage, file, removed):
+                storage.remove(file.path)
+                removed.append(file.path)
+    return removed
+
+
+def sweep_quietly(storage: Storage, directory: str) -> None:
+    """Calls `sweep_leftovers`, and turns its error into a warning."""
+    try:
+        sweep_leftovers(storage, directory)
+    except StorageError as error:
+        warn(f"leftovers of crashed saves could not be removed: {error}")
+
+
+def sweep_state_files(storage: Storage, state_file: str) -> None:
+    """Removes the temporary files of state files that dead processes left.
+
+    Args:
+        storage: Where the files are.
+        state_file: Path of the state file.
+
+    Raises:
+        StorageError: A file cannot be removed.
+    """
+    for file in temporaries(storage, os.path.dirname(state_file)):
+        is_plain = file.shards is None and file.digest is None
+        if is_plain and file.final == state_file and not storage.in_use(file.path):
+            storage.remove(file.path)
+
+
+def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> bool:
+    """Removes the data that a dead save claimed. Returns whether the claim can be removed too."""
+    prefix, shards = dead.final.removesuffix(index_path("")), dead.shards or 0
+    if shards not in data_files(storage, prefix):
+        return True
+    own = Temporary.claim(prefix, new_token(), shards)
+    with storage.create(own.path):
+        try:
+            others = [each for each in claims(storage, prefix) if each not in (own, dead) and each.shards == shards]
+            if any(storage.in_use(other.path) for other in others) or not storage.is_file(dead.path):
+                return False
+            # A process may have died between the rename of the index that replaced this data and the sync of the directory.
+            storage.sync_directory(os.path.dirname(prefix))
+            try:
+                visible = visible_shards(storage, prefix)
+            except (CorruptCheckpointError, StorageError):
+                return False  # the data may be that of the index, and the claim may be needed later
+            if visible == shards:
+                return True
+            for path in data_files(storage, prefix).get(shards, []):
+                storage.remove(path)
+                removed.append(path)
+            # If a crash removed the claim and not the data, nothing would show what the data belongs to.
+            storage.sync_directory(os.path.dirname(prefix))
+            return True
+        finally:
+            storage.remove(own.path)

@@ -1,0 +1,216 @@
+"""Pins, which keep checkpoints from being removed, and the notes of removals, which look for pins.
+
+::
+
+    pin      := P ".pinned"                                      an empty file: the checkpoint P is not removed
+    note     := P ".milepost-" token "-removal-" digest ".tmp"   an empty file, in use while a process removes P
+    digest   := 16 hexadecimal digits: that of the index to be removed; zeros if a dead removal is not to be completed
+
+A pin is a separate file. So pinning is a single step that a crash cannot divide, and no process can lose another's pin
+by writing an older list.
+
+A process that pins and a process that removes each make their own file first, and then look for the other's file. So at
+least one sees the other: the one that removes gives way, and the one that pins waits and then checks that the
+checkpoint still exists.
+
+A removal that was asked for by name records the digest of the index. If its process dies, the next manager completes it
+(`milepost.series.removal.finish_removals`), unless another checkpoint has the name by then.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
+
+from milepost.bundle import index_path
+from milepost.bundle.names import INDEX_SUFFIX
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, UnsupportedError
+from milepost.series.announcement import digest_of
+from milepost.series.leftovers import data_files
+from milepost.series.temporary import new_token
+from milepost.storage import Storage, WritableFile
+
+PIN_SUFFIX: Final = ".pinned"
+_NOTE: Final = re.compile(r"(.+)\.milepost-([0-9a-f]{16})-removal-([0-9a-f]{16})\.tmp", re.DOTALL)
+NOT_TO_COMPLETE: Final = "0" * 16
+"""The digest in the note of a removal that a crash ends for good."""
+_PATIENCE: Final = 10.0
+"""Seconds to wait for a removal. Without file locks, a dead one also counts as running."""
+_PAUSE: Final = 0.005
+
+
+class Note(NamedTuple):
+    """The note of a removal.
+
+    Attributes:
+        path: Its path.
+        prefix: The checkpoint that is removed.
+        digest: The digest of its index, or zeros.
+    """
+
+    path: str
+    prefix: str
+    digest: str
+
+
+def pin_path(prefix: str) -> str:
+    """The path of the pin of a checkpoint.
+
+    Example:
+        >>> pin_path("run/ckpt-1")
+        'run/ckpt-1.pinned'
+    """
+    return prefix + PIN_SUFFIX
+
+
+def is_pinned(storage: Storage, prefix: str) -> bool:
+    """Whether a checkpoint is pinned."""
+    return storage.is_file(pin_path(prefix))
+
+
+def pinned_in(storage: Storage, directory: str) -> set[str]:
+    """The prefixes of the checkpoints in a directory that are pinned."""
+    names = set(storage.list(directory))
+    stems = (name.removesuffix(PIN_SUFFIX) for name in names if name.endswith(PIN_SUFFIX))
+    return {os.path.join(directory, stem) for stem in stems if stem + INDEX_SUFFIX in names}
+
+
+def pin(storage: Storage, prefix: str) -> None:
+    """Pins a checkpoint. When this returns, the pin survives a power cut. A checkpoint that is pinned stays so.
+
+    Raises:
+        CheckpointNotFoundError: There is no such checkpoint, or it was removed meanwhile.
+        StorageError: The pin cannot be written.
+    """
+    directory = os.path.dirname(prefix)
+    made = False
+    try:
+        _must_exist(storage, prefix)
+        try:
+            storage.create(pin_path(prefix)).close()
+            made = True
+        except StorageError:
+            if not is_pinned(storage, prefix):
+                raise
+        deadline = time.monotonic() + _PATIENCE
+        while any(each.prefix == prefix and storage.in_use(each.path) for each in notes(storage, directory)):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_PAUSE)
+        _must_exist(storage, prefix)
+        storage.sync_directory(directory)
+    except BaseException:
+        if made:
+            # the first error is raised; a pin that is left only keeps a checkpoint until unpin()
+            with suppress(StorageError):
+                storage.remove(pin_path(prefix))
+        raise
+
+
+def unpin(storage: Storage, prefix: str) -> None:
+    """Removes the pin of a checkpoint, durably. Does nothing if it is not pinned.
+
+    Raises:
+        StorageError: The pin cannot be removed.
+    """
+    if is_pinned(storage, prefix):
+        storage.remove(pin_path(prefix))
+        storage.sync_directory(os.path.dirname(prefix))
+
+
+def pinned_error(prefix: str) -> UnsupportedError:
+    """The error for the removal of a checkpoint that is pinned."""
+    return UnsupportedError(
+        "this checkpoint is pinned, and was not removed",
+        file=prefix,
+        found=f"its pin, the file {pin_path(prefix)}",
+        remedy="unpin it first: call unpin() of its CheckpointManager, or remove that file",
+    )
+
+
+@contextmanager
+def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False) -> Iterator[list[str]]:
+    """Records, while the body runs, that checkpoints are being removed.
+
+    Args:
+        storage: Where they are.
+        prefixes: The checkpoints.
+        complete: Whether the next manager completes the removal if the process dies, or the body fails. The notes are durable
+            when the body begins. Without it, the next manager does so only for checkpoints whose index is gone.
+
+    Yields:
+        Those that may be removed: they are not pinned, and no other process is removing them.
+
+    Raises:
+        StorageError: A note cannot be made.
+    """
+    made: list[tuple[WritableFile, str]] = []
+    free: list[str] = []
+    done = False
+    try:
+        for prefix in prefixes:
+            if is_pinned(storage, prefix):
+                continue
+            digest = _digest(storage, prefix) if complete else NOT_TO_COMPLETE
+            note = storage.create(f"{prefix}.milepost-{new_token()}-removal-{digest}.tmp")
+            made.append((note, prefix))
+            if is_pinned(storage, prefix):
+                storage.remove(note.path)
+            else:
+                free.append(prefix)
+        if complete:
+            for directory in {os.path.dirname(prefix) for prefix in free}:
+                storage.sync_directory(directory)
+        yield free
+        done = True
+    finally:
+        for note, prefix in made:
+            with suppress(StorageError):  # the next manager removes it
+                if done or not (prefix in free and (complete or _is_half_removed(storage, prefix))):
+                    storage.remove(note.path)
+            # the file is empty, so nothing is lost, and its lock ends with the process at the latest
+            with suppress(StorageError):
+                note.close()
+
+
+def notes(storage: Storage, directory: str) -> list[Note]:
+    """The notes of all removals in a directory, running or dead."""
+    found = []
+    for name in storage.list(directory):
+        match = _NOTE.fullmatch(name) if name.endswith(".tmp") else None
+        if match is not None:
+            found.append(Note(os.path.join(directory, name), os.path.join(directory, match[1]), match[3]))
+    return found
+
+
+def is_noted(storage: Storage, note: Note) -> bool:
+    """Whether the checkpoint that a note names still exists, and was to be removed even after a crash."""
+    return note.digest != NOT_TO_COMPLETE and _digest(storage, note.prefix) == note.digest
+
+
+def _is_half_removed(storage: Storage, prefix: str) -> bool:
+    return not storage.is_file(index_path(prefix)) and bool(data_files(storage, prefix))
+
+
+def _digest(storage: Storage, prefix: str) -> str:
+    try:
+        file = storage.open(index_path(prefix))
+    except (CheckpointNotFoundError, CorruptCheckpointError):
+        return NOT_TO_COMPLETE
+    try:
+        return digest_of(file.read(0, file.size))
+    finally:
+        file.close()
+
+
+def _must_exist(storage: Storage, prefix: str) -> None:
+    if not storage.is_file(index_path(prefix)):
+        raise CheckpointNotFoundError(
+            "there is no such checkpoint to pin, or it was just removed",
+            file=prefix,
+            remedy="pass the prefix of a checkpoint that exists; milepost ls DIR lists them",
+        )

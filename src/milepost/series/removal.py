@@ -1,0 +1,215 @@
+"""Removes checkpoints, each index before its data, and updates the state file."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Sequence
+
+from milepost.bundle import index_path
+from milepost.bundle.names import v1_shards
+from milepost.errors import warn
+from milepost.series.leftovers import data_files, data_files_of
+from milepost.series.pins import is_noted, is_pinned, notes, pinned_error, removal
+from milepost.series.series import known_checkpoints
+from milepost.series.state_file import STATE_FILE, PathLike, record_state
+from milepost.series.temporary import Temporary, new_token
+from milepost.storage import Storage
+from milepost.storage.checked import checked
+from milepost.storage.paths import plain_path
+
+
+def remove_checkpoint(
+    checkpoint_prefix: PathLike,
+    checkpoint_format_version: int = 2,
+    meta_graph_suffix: str = "meta",
+    *,
+    storage: Storage | None = None,
+) -> bool:
+    """Removes the files of a checkpoint, its index before its data, and its entry in the state file.
+
+    If it was the latest checkpoint, the newest of the others becomes the latest. If the state file names no other checkpoint,
+    the state file is removed too. If there is no such checkpoint, a `MilepostWarning` is issued. If the process is
+    killed meanwhile, the next `CheckpointManager` of the directory completes the removal.
+
+    Args:
+        checkpoint_prefix: The prefix. The characters ``*``, ``?`` and ``[`` in it have no special meaning.
+        checkpoint_format_version: 2, or 1 for the format before TensorFlow 0.12.
+        meta_graph_suffix: The ending of the file that holds the graph of TensorFlow 1.
+        storage: Where the checkpoint is; by default on this machine.
+
+    Returns:
+        Whether a file was removed.
+
+    Raises:
+        StateFileError: The state file of the directory is malformed. Nothing was removed.
+        StorageError: A file cannot be removed.
+        UnsupportedError: The checkpoint is pinned. Nothing was removed.
+
+    Example:
+        >>> import milepost, os, tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> path = milepost.Checkpoint(v=milepost.Variable(1.0)).save(directory + "/ckpt")
+        >>> remove_checkpoint(path)
+        True
+        >>> os.listdir(directory)
+        []
+    """
+    storage = checked(storage)
+    prefix = plain_path(checkpoint_prefix)
+    if checkpoint_format_version == 1 or not is_left(storage, prefix):
+        take_off_the_list(storage, os.path.dirname(prefix), prefix)
+        found = remove_files(storage, prefix, checkpoint_format_version, meta_graph_suffix)
+    else:
+        found = remove_for_good(storage, prefix)
+        _remove_graph(storage, prefix, meta_graph_suffix)
+    if not found:
+        warn(f"there is no checkpoint {prefix or repr(prefix)}, so none was removed")
+    return found
+
+
+def remove_for_good(storage: Storage, prefix: str, directory: str | None = None) -> bool:
+    """Removes a checkpoint from the list and then its files. If the process dies meanwhile, the next manager completes
+    the removal.
+
+    Args:
+        storage: Where the checkpoint is.
+        prefix: The checkpoint.
+        directory: The directory of the state file that lists it; by default that of its files.
+
+    Returns:
+        Whether a file was removed.
+
+    Raises:
+        StateFileError: The state file of the directory is malformed. Nothing was removed.
+        StorageError: A file cannot be removed.
+        UnsupportedError: The checkpoint is pinned. Nothing was removed.
+    """
+    directory = os.path.dirname(prefix) if directory is None else directory
+    known_checkpoints(storage, directory)  # raises an error if the state file is malformed
+    with removal(storage, [prefix], complete=True) as free:
+        if not free:
+            raise pinned_error(prefix)
+        take_off_the_list(storage, directory, prefix)
+        return bool(remove_bundles(storage, free))
+
+
+def finish_removals(storage: Storage, directory: str, listed_in: str | None = None) -> set[str]:
+    """Completes the removals that dead processes had begun. The next sweep of leftovers removes data without an index.
+
+    Args:
+        storage: Where the directory is.
+        directory: The directory of the checkpoints.
+        listed_in: The directory of the state file that lists them; by default the same.
+
+    Returns:
+        The checkpoints that are gone now.
+
+    Raises:
+        StateFileError: The state file of the directory is malformed.
+        StorageError: A file cannot be removed.
+    """
+    listed_in = directory if listed_in is None else listed_in
+    gone: set[str] = set()
+    for note in notes(storage, directory):
+        if storage.in_use(note.path):
+            continue
+        index = index_path(note.prefix)
+        if not (storage.is_file(index) and is_pinned(storage, note.prefix)):
+            if is_noted(storage, note):
+                take_off_the_list(storage, listed_in, note.prefix)
+                storage.remove(index)
+                storage.sync_directory(directory)
+            if not storage.is_file(index):  # the process died while it removed this, or before it could write the list
+                take_off_the_list(storage, listed_in, note.prefix)
+                gone.add(note.prefix)
+                for shards in data_files(storage, note.prefix):
+                    storage.create(Temporary.claim(note.prefix, new_token(), shards).path).close()
+                storage.sync_directory(directory)
+        storage.remove(note.path)
+    return gone
+
+
+def remove_files(storage: Storage, prefix: str, version: int = 2, meta_graph_suffix: str = "meta") -> bool:
+    """Removes the files of a checkpoint, but no entry of it. Arguments, result and errors are those of `remove_checkpoint`."""
+    if version == 1:
+        files: Sequence[str] = v1_shards(storage, prefix)
+        if storage.is_file(prefix):
+            files = (prefix,)
+        for path in files:
+            storage.remove(path)
+        found = bool(files)
+    else:
+        found = bool(remove_bundles(storage, [prefix]))
+    _remove_graph(storage, prefix, meta_graph_suffix)
+    return found
+
+
+def _remove_graph(storage: Storage, prefix: str, meta_graph_suffix: str) -> None:
+    unsharded = re.sub(r"-[\d?]+-of-\d+$", "", prefix)
+    storage.remove(f"{unsharded}.{meta_graph_suffix}")
+
+
+def is_left(storage: Storage, prefix: str) -> bool:
+    """Whether the index or a data file of a checkpoint still exists."""
+    return storage.is_file(index_path(prefix)) or bool(data_files(storage, prefix))
+
+
+def take_off_the_list(storage: Storage, directory: str, prefix: str) -> None:
+    """Removes the entry of a checkpoint from the state file of a directory. If no other is left, the state file is removed.
+
+    Raises:
+        StateFileError: The state file is malformed.
+        StorageError: It cannot be written.
+    """
+    state = known_checkpoints(storage, directory)
+    if state is None or prefix not in state.newest_first():
+        return
+    paths, times = state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
+    left = [number for number, path in enumerate(paths) if path != prefix]
+    latest = state.model_checkpoint_path if state.model_checkpoint_path != prefix else paths[left[-1]] if left else None
+    if latest is None:
+        storage.remove(os.path.join(directory, STATE_FILE))
+        storage.sync_directory(directory)
+        return
+    left_over = dataclasses.replace(
+        state,
+        model_checkpoint_path=latest,
+        all_model_checkpoint_paths=tuple(paths[number] for number in left),
+        all_model_checkpoint_timestamps=tuple(times[number] for number in left) if len(times) == len(paths) else (),
+    )
+    record_state(directory, left_over, storage=storage)
+
+
+def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:
+    """Removes index and data files of checkpoints durably, each index before its data.
+
+    Their directories are listed and synced only a few times, however many checkpoints there are.
+
+    Returns:
+        The prefixes of which a file was removed.
+
+    Raises:
+        StorageError: A file cannot be removed. The files after it are left.
+    """
+    by_directory: dict[str, list[str]] = {}
+    for prefix in prefixes:
+        by_directory.setdefault(os.path.dirname(prefix), []).append(prefix)
+    found = []
+    for directory, inside in by_directory.items():
+        if not storage.is_directory(directory or "."):
+            continue
+        data = data_files_of(storage, directory)
+        had_index = [prefix for prefix in inside if storage.is_file(index_path(prefix))]
+        for prefix in inside:
+            storage.remove(index_path(prefix))
+        doomed = [path for prefix in inside for path in data.get(os.path.basename(prefix), ())]
+        found += [prefix for prefix in inside if prefix in had_index or os.path.basename(prefix) in data]
+        if doomed:
+            storage.sync_directory(directory)
+        for path in doomed:
+            storage.remove(path)
+        # If a crash brought the data back, nothing would show which checkpoint it belongs to.
+        storage.sync_directory(directory)
+    return found

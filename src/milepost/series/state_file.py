@@ -1,0 +1,248 @@
+"""The state file of a directory. Its name is ``checkpoint``, and it names the latest checkpoint and all managed ones.
+
+`milepost.series.state_format` has the grammar of its text. Paths in the file are relative to its directory, or absolute. They have
+``/`` between names on every system; on Windows ``\\``, as TensorFlow writes there, is read too. In memory they are joined to the
+directory as the caller passed it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StateFileError, UnsupportedError, warn
+from milepost.series.commit import commit_file
+from milepost.series.state_format import CheckpointState as CheckpointState  # which this module reads and writes
+from milepost.series.state_format import check_encodable, format_state, not_understood, parse_state
+from milepost.storage import LocalStorage, Storage
+from milepost.storage.checked import checked, unchecked
+from milepost.storage.paths import (
+    check_local,
+    has_directory,
+    plain_path,
+    relative_path,
+    with_own_separators,
+    with_slashes,
+)
+
+STATE_FILE: Final = "checkpoint"
+"""The name that TensorFlow gives the file."""
+
+PathLike = str | os.PathLike[str]
+
+_MOST_BYTES: Final = 64 << 20
+"""Enough for half a million checkpoints. A larger file is something else."""
+
+
+def check_recordable(path: str) -> None:
+    """Checks that a state file can hold the path of a checkpoint, and does not have this path itself.
+
+    Raises:
+        StateFileError: The path has no UTF-8 form.
+        UnsupportedError: The path is that of the state file.
+    """
+    if os.path.basename(path) == STATE_FILE:
+        raise UnsupportedError(
+            "a checkpoint that is listed cannot have the name of the state file",
+            file=path,
+            expected=f"another name than {STATE_FILE}",
+            remedy="save under another name",
+        )
+    check_encodable(path)
+
+
+def get_checkpoint_state(
+    checkpoint_dir: PathLike, latest_filename: str | None = None, *, storage: Storage | None = None
+) -> CheckpointState | None:
+    """Reads the state file of a directory.
+
+    TensorFlow treats a malformed file as if there were none, so that training starts over without a message. This raises an
+    error.
+
+    Args:
+        checkpoint_dir: The directory.
+        latest_filename: Name of the state file; by default ``checkpoint``.
+        storage: Where the directory is; by default on this machine.
+
+    Returns:
+        The state, with relative paths joined to ``checkpoint_dir``. None if there is no state file.
+
+    Raises:
+        StateFileError: A ``ValueError``: the file is malformed.
+        StorageError: The file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> update_checkpoint_state(directory, "ckpt-1")
+        >>> get_checkpoint_state(directory).model_checkpoint_path == directory + "/ckpt-1"
+        True
+    """
+    directory = plain_path(checkpoint_dir)
+    data = read_state_file(checked(storage), directory, latest_filename)
+    if data is None:
+        return None
+    state = parse_state(data, _state_path(directory, latest_filename))
+    start = os.path.join(directory, "")
+
+    def joined(path: str) -> str:
+        return os.path.join(directory, with_own_separators(path)) if has_directory(path) else start + path
+
+    return CheckpointState(
+        joined(state.model_checkpoint_path),
+        tuple(map(joined, state.all_model_checkpoint_paths)),
+        state.all_model_checkpoint_timestamps,
+        state.last_preserved_timestamp,
+    )
+
+
+def read_state_file(storage: Storage, directory: str, latest_filename: str | None = None) -> bytes | None:
+    """The text of the state file of a directory. None if there is no state file.
+
+    Raises:
+        StateFileError: It is too large to be a state file, or it is a named pipe or a device.
+        StorageError: The file cannot be read.
+    """
+    path = _state_path(directory, latest_filename)
+    if storage.is_directory(path):
+        warn(
+            f"{path} is a directory and not a state file, so no checkpoints are listed: rename it, or save to another directory"
+        )
+        return None
+    try:
+        file = storage.open(path)
+    except CheckpointNotFoundError:
+        return None
+    except CorruptCheckpointError as error:
+        raise not_understood(path, None, "a file", str(error.found)) from None
+    try:
+        if file.size > _MOST_BYTES:
+            raise not_understood(path, None, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes")
+        return file.read(0, file.size)
+    finally:
+        file.close()
+
+
+def update_checkpoint_state(
+    save_dir: PathLike,
+    model_checkpoint_path: PathLike,
+    all_model_checkpoint_paths: Iterable[PathLike] | None = None,
+    latest_filename: str | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+    *,
+    storage: Storage | None = None,
+) -> None:
+    """Writes the state file of a directory, atomically and durably, as ``tf.compat.v1.train`` does.
+
+    If ``save_dir`` is relative, relative paths must begin with it, and are written relative to it. All other paths are written
+    as they are.
+
+    Args:
+        save_dir: The directory.
+        model_checkpoint_path: The latest checkpoint.
+        all_model_checkpoint_paths: All checkpoints, oldest first. The latest is added if it is not the last.
+        latest_filename: Name of the state file; by default ``checkpoint``.
+        all_model_checkpoint_timestamps: When each of ``all_model_checkpoint_paths`` was saved, in seconds since the epoch.
+        last_preserved_timestamp: When the last preserved checkpoint was saved.
+        storage: Where the directory is; by default on this machine.
+
+    Raises:
+        ValueError: The number of timestamps is not that of the paths.
+        RuntimeError: The latest checkpoint has the path of the state file.
+        StateFileError: A path has no UTF-8 form.
+        StorageError: The file cannot be written. The existing one is unchanged.
+        UnsupportedError: A path is a URL or begins with ``~``, and the storage is that of this machine.
+
+    Example:
+        >>> import tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> update_checkpoint_state(directory, "ckpt-2", ["ckpt-1"])
+        >>> print(open(directory + "/checkpoint").read(), end="")
+        model_checkpoint_path: "ckpt-2"
+        all_model_checkpoint_paths: "ckpt-1"
+        all_model_checkpoint_paths: "ckpt-2"
+    """
+    storage = checked(storage)
+    directory, latest = plain_path(save_dir), plain_path(model_checkpoint_path)
+    paths = [plain_path(path) for path in all_model_checkpoint_paths or ()]
+    if not paths or paths[-1] != latest:
+        paths.append(latest)
+    if isinstance(unchecked(storage), LocalStorage):
+        for path in paths:
+            check_local(path)
+    timestamps = tuple(all_model_checkpoint_timestamps or ())
+    if timestamps and len(timestamps) != len(paths):
+        raise ValueError(f"{len(timestamps)} timestamps for {len(paths)} checkpoint paths: {timestamps}, {paths}")
+
+    def written(path: str) -> str:
+        return with_slashes(path if os.path.isabs(directory) or os.path.isabs(path) else relative_path(path, directory))
+
+    state = CheckpointState(written(latest), tuple(map(written, paths)), timestamps, last_preserved_timestamp or 0.0)
+    _write(directory, state, latest_filename, storage)
+
+
+def record_state(
+    directory: PathLike, state: CheckpointState, latest_filename: str | None = None, *, storage: Storage | None = None
+) -> bytes:
+    """Writes the state file of a directory, atomically and durably, with all paths relative to the directory.
+
+    Such a directory can be moved.
+
+    Args:
+        directory: The directory.
+        state: What to write, with paths as `get_checkpoint_state` gives them, beginning with ``directory`` or absolute.
+        latest_filename: Name of the state file; by default ``checkpoint``.
+        storage: Where the directory is; by default on this machine.
+
+    Returns:
+        The text of the file.
+
+    Raises:
+        RuntimeError: The latest checkpoint has the path of the state file.
+        StateFileError: A path has no UTF-8 form.
+        StorageError: The file cannot be written. The existing one is unchanged.
+    """
+    directory = plain_path(directory)
+    start = os.path.join(directory, "")
+
+    def relative(path: str) -> str:
+        inside = path.removeprefix(start)
+        if len(inside) < len(path) and not has_directory(inside):
+            return inside
+        return with_slashes(relative_path(path, directory))
+
+    return _write(
+        directory,
+        CheckpointState(
+            relative(state.model_checkpoint_path),
+            tuple(map(relative, state.all_model_checkpoint_paths)),
+            state.all_model_checkpoint_timestamps,
+            state.last_preserved_timestamp,
+        ),
+        latest_filename,
+        storage,
+    )
+
+
+def _write(directory: str, state: CheckpointState, latest_filename: str | None, storage: Storage | None) -> bytes:
+    path = _state_path(directory, latest_filename)
+    if os.path.normpath(os.path.join(directory, state.model_checkpoint_path)) == os.path.normpath(path):
+        raise RuntimeError(f"a checkpoint cannot have the path of the state file, {path}; save under another name")
+    storage = checked(storage)
+    if storage.is_directory(path):
+        raise StateFileError(
+            "a directory has the name of the state file",
+            file=path,
+            expected="a file",
+            found="a directory",
+            remedy="rename that directory, or save checkpoints to another one",
+        )
+    text = format_state(state)
+    commit_file(storage, path, text)
+    return text
+
+
+def _state_path(directory: str, latest_filename: str | None) -> str:
+    return os.path.join(directory, latest_filename or STATE_FILE)

@@ -1,0 +1,197 @@
+"""Pins and removals at the same time, in every order that matters."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+from milepost import Checkpoint, CheckpointOptions, Variable
+from milepost.bundle import index_path
+from milepost.errors import CheckpointNotFoundError, StorageError
+from milepost.series import pins
+from milepost.series.pins import NOT_TO_COMPLETE, is_noted, is_pinned, notes, pin, pin_path, pinned_in, removal, unpin
+from milepost.storage import MemoryStorage
+from milepost.testing import FaultyStorage
+
+PREFIX, OTHER = "run/ckpt-1", "run/ckpt-2"
+
+
+class Interleaved(MemoryStorage):
+    """A storage in which another process does something right before or after a file is created."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Callable[[str], object] = str
+        self.after: Callable[[str], object] = str
+
+    def create(self, path: str) -> Any:
+        self.before(path)
+        file = super().create(path)
+        self.after(path)
+        return file
+
+
+@pytest.fixture
+def storage() -> Any:
+    return saved(Interleaved())
+
+
+def saved(storage: Any, *prefixes: str) -> Any:
+    for prefix in prefixes or (PREFIX,):
+        Checkpoint(v=Variable(np.zeros(10))).write(prefix, CheckpointOptions(storage=storage))
+    return storage
+
+
+def pinned_beside(storage: Any, path: str) -> None:
+    """Makes a pin as another process does, when a removal makes its note."""
+    if "-removal-" in path:
+        storage.before = str
+        storage.create(pin_path(PREFIX)).close()
+
+
+def test_a_pin_that_is_made_before_the_note_keeps_the_checkpoint(storage: Interleaved) -> None:
+    """When the removal looked for it first, there was none."""
+    storage.before = lambda path: pinned_beside(storage, path)
+    with removal(storage, [PREFIX]) as free:
+        assert free == []
+        assert notes(storage, "run") == []  # the process that pins need not wait
+    assert is_pinned(storage, PREFIX)
+
+
+def test_of_several_checkpoints_those_that_are_free_are_removed(storage: Interleaved) -> None:
+    saved(storage, OTHER)
+    storage.before = lambda path: pinned_beside(storage, path)
+    with removal(storage, [PREFIX, OTHER], complete=True) as free:
+        assert free == [OTHER]
+        assert [note.prefix for note in notes(storage, "run")] == [OTHER]
+    assert notes(storage, "run") == []
+
+
+def test_a_checkpoint_that_is_removed_before_its_pin_is_made_is_not_pinned(storage: Interleaved) -> None:
+    """When the pin looked for it first, it was there."""
+    storage.after = lambda path: storage.remove(index_path(PREFIX)) if path == pin_path(PREFIX) else None
+    with pytest.raises(CheckpointNotFoundError, match="just removed"):
+        pin(storage, PREFIX)
+    assert not is_pinned(storage, PREFIX)
+
+
+def test_a_pin_waits_for_a_removal_that_did_not_see_it(storage: Interleaved) -> None:
+    errors: list[BaseException] = []
+
+    def pin_meanwhile() -> None:
+        try:
+            pin(storage, PREFIX)
+        except CheckpointNotFoundError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=pin_meanwhile)
+    with removal(storage, [PREFIX]) as free:
+        assert free == [PREFIX]
+        thread.start()
+        while not is_pinned(storage, PREFIX):
+            time.sleep(0.001)
+        thread.join(0.1)
+        assert thread.is_alive()
+        storage.remove(index_path(PREFIX))
+    thread.join()
+    assert len(errors) == 1
+
+
+def test_a_pin_waits_for_no_removal_of_another_checkpoint(storage: Interleaved) -> None:
+    saved(storage, OTHER)
+    with removal(storage, [OTHER]):
+        begun = time.monotonic()
+        pin(storage, PREFIX)
+        assert time.monotonic() - begun < 5
+
+
+def test_a_pinned_checkpoint_stays_pinned_when_it_is_pinned_again(storage: Interleaved) -> None:
+    pin(storage, PREFIX)
+    pin(storage, PREFIX)
+    assert is_pinned(storage, PREFIX)
+    storage.remove(index_path(PREFIX))
+    with pytest.raises(CheckpointNotFoundError):
+        pin(storage, PREFIX)
+    assert is_pinned(storage, PREFIX)  # this call did not make it
+
+
+def test_a_pin_that_cannot_be_written_is_an_error() -> None:
+    """Not one that is there already, which the storage refuses in the same way."""
+    storage = saved(FaultyStorage())
+    storage.fail(len(storage.operations), errno.EACCES, only=["create"], times=None)
+    with pytest.raises(StorageError):
+        pin(storage, PREFIX)
+
+
+def test_a_pin_that_cannot_be_made_durable_is_taken_back() -> None:
+    storage = saved(FaultyStorage())
+    storage.fail(len(storage.operations), errno.EIO, only=["sync_directory"], times=None)
+    with pytest.raises(StorageError):
+        pin(storage, PREFIX)
+    assert not is_pinned(storage, PREFIX)
+
+
+def test_what_is_pinned_already_gets_no_note() -> None:
+    storage = saved(FaultyStorage())
+    pin(storage, PREFIX)
+    storage.settle()
+    with removal(storage, [PREFIX], complete=True) as free:
+        assert free == []
+    assert "create" not in [operation.name for operation in storage.operations]
+
+
+def test_a_pin_does_not_wait_for_ever(storage: Interleaved, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without file locks, the note of a dead process counts as in use."""
+    monkeypatch.setattr(pins, "_PATIENCE", 0.02)
+    with removal(storage, [PREFIX]):
+        pin(storage, PREFIX)
+        assert is_pinned(storage, PREFIX)
+
+
+def test_the_pins_of_a_directory_are_those_of_its_checkpoints(storage: Interleaved) -> None:
+    saved(storage, OTHER)
+    pin(storage, OTHER)
+    storage.create(pin_path("run/gone")).close()
+    assert pinned_in(storage, "run") == {OTHER}
+
+
+@pytest.mark.parametrize("change", [pin, unpin])
+def test_it_is_durable(change: Callable[[Any, str], None]) -> None:
+    storage = saved(FaultyStorage())
+    if change is unpin:
+        pin(storage, PREFIX)
+    storage.settle()
+    change(storage, PREFIX)
+    assert {is_pinned(state, PREFIX) for state in storage.crash_states()} == {change is pin}
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_removal_that_fails_is_completed_by_the_next_manager_if_it_was_asked_for(complete: bool) -> None:
+    storage = saved(FaultyStorage())
+    durable = []
+    with suppress(KeyError), removal(storage, [PREFIX], complete=complete):
+        durable += [bool(notes(state, "run")) for state in storage.crash_states()]
+        raise KeyError
+    assert durable
+    assert all(durable) or not complete
+    found = notes(storage, "run")
+    assert [note.prefix for note in found] == ([PREFIX] if complete else [])
+    assert all(is_noted(storage, note) and not storage.in_use(note.path) for note in found)
+
+
+def test_the_note_of_a_removal_that_is_not_to_be_completed_says_so(storage: Interleaved) -> None:
+    with removal(storage, [PREFIX]):
+        (note,) = notes(storage, "run")
+        assert note.digest == NOT_TO_COMPLETE
+        assert storage.in_use(note.path)
+        assert not is_noted(storage, note)
+        storage.remove(index_path(PREFIX))
+        assert not is_noted(storage, note)
+    assert notes(storage, "run") == []

@@ -85,7 +85,7 @@ def _try(library: str, further: bool) -> None:
         results = {**(table.results() if table.RESULTS.exists() else {}), library: entry}
         ordered = {name: results[name] for name in catalogue.LIBRARIES if name in results}
         table.RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
-        table.PAGE.write_text(table.page(ordered))
+        table.write(ordered)
         print(f"{library}: {table.counted(found)}", file=sys.stderr, flush=True)
 
 

@@ -49,6 +49,10 @@ LIBRARIES: Final = {
     "transformers": Library(
         "transformers_models", ("transformers", "tokenizers", "torch"), "transformers", "`torch.save(state_dict())`", 16
     ),
+    "peft": Library(
+        "peft_models", ("peft", "transformers", "accelerate", "torch"), "peft", "`torch.save(state_dict())`", 16
+    ),
+    "diffusers": Library("diffusers_models", ("diffusers", "torch"), "diffusers", "`torch.save(state_dict())`", 16),
     "optax.contrib": Library("optax_contrib", ("optax", "jax"), "optax", "`pickle` of the tree", 30),
     "keras": Library("keras_objects", ("keras", "tensorflow"), "keras", "`save_weights`, and `save_own_variables`", 60),
     "tf_keras": Library("tf_keras_objects", ("tf_keras", "tensorflow"), "tf_keras", "`tf.train.Checkpoint`", 60),

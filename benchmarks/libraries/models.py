@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -15,11 +15,16 @@ class Model(StateDict):
 
     Where a loss cannot be had from it, random numbers are its gradients.
 
+    Attributes:
+        used: Whether models are used at all, which takes most of the time.
+
     Args:
         seed: What the model's first values depend on.
         make: Makes the model.
         inputs: The arguments that it can be called with, as functions that are tried in turn.
     """
+
+    used: ClassVar = True
 
     def __init__(self, seed: int, make: Callable[[], Any], *inputs: Callable[[], dict[str, Any]]) -> None:
         start(seed)
@@ -31,7 +36,7 @@ class Model(StateDict):
                     buffer.mul_(1 + seed / 64)  # else it has its first value in both programs
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9)
         self.parts = {"model": self.model, "optimizer": self.optimizer}
-        self._inputs = self._fitting(inputs)
+        self._inputs = self._fitting(inputs) if self.used else None
 
     def use(self, step: int) -> Any:
         self.model.train()

@@ -34,7 +34,28 @@ holds was compared after the restore and after the steps, as were the outputs of
 
 """
 
+EXPORTS = ROOT / "benchmarks" / "results" / "exports.json"
+_OF_EXPORTS = """
+## Files for PyTorch
+
+Models were saved by `milepost.Checkpoint`, converted to each kind of file, and loaded by `load_state_dict(strict=True)` into a second model with other
+values: a `.pt` by `torch.load(weights_only=True)`, a `.safetensors` by safetensors. The numbers are those of models that then had the same state, bit
+for bit. `python -m benchmarks.libraries.exports` writes this section.
+
+"""
+
 Results = Mapping[str, Mapping[str, Any]]
+
+
+def exports() -> dict[str, Any]:
+    """What became of converted models: for each library its versions, and what differs in each kind of file of each model."""
+    found: dict[str, Any] = json.loads(EXPORTS.read_text()) if EXPORTS.exists() else {}
+    return found
+
+
+def write(found: Results | None = None) -> None:
+    """Writes the page, of the last results unless others are given."""
+    PAGE.write_text(page(results() if found is None else found))
 
 
 def results() -> dict[str, Any]:
@@ -62,7 +83,42 @@ def page(found: Results) -> str:
         lines.append(_row(*cells))
     for library, tried in found.items():
         lines += ["", f"## {library}", "", *_section(library, tried)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_exports(exports())]) + "\n"
+
+
+def _exports(found: Results) -> list[str]:
+    if not found:
+        return []
+    forms = list(dict.fromkeys(form for tried in found.values() for each in tried["objects"].values() for form in each))
+    forms = [form for form in forms if form != "untried"]
+    lines = [_OF_EXPORTS + _row("library", "models", *forms, "not tried"), _row(*["---"] * (len(forms) + 3))]
+    notes = []
+    for library, tried in found.items():
+        objects = tried["objects"]
+        equal = [sum(each.get(form) == "" for each in objects.values()) for form in forms]
+        lines.append(_row(library, len(objects), *equal, sum("untried" in each for each in objects.values())))
+        for name, each in objects.items():
+            for note, of in _grouped({form: text for form, text in each.items() if text}).items():
+                notes.append(
+                    f"- {library}, `{name}`, {'not tried' if of == ['untried'] else ', '.join(of)}: {_shown(note)}"
+                )
+    versions = {f"{package} {version}" for tried in found.values() for package, version in tried["versions"].items()}
+    dates = sorted({tried["date"] for tried in found.values()})
+    return [
+        *lines,
+        "",
+        f"Tried on {' and '.join(dates)} with {', '.join(sorted(versions))}.",
+        *([""] if notes else []),
+        *notes,
+    ]
+
+
+def _grouped(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names that have each text."""
+    found: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        found.setdefault(text, []).append(name)
+    return found
 
 
 def silent(found: Results) -> list[str]:

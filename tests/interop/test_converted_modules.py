@@ -42,6 +42,15 @@ class Buffers(nn.Module):  # type: ignore[name-defined]
         self.register_buffer("c", torch.rand(2), persistent=False)
 
 
+class Hidden(nn.Module):  # type: ignore[name-defined]
+    """A module that another one has, too, without registering it. Its shortest path is the one that PyTorch does not list."""
+
+    def __init__(self):
+        super().__init__()
+        self.deep = nn.ModuleList([nn.ModuleList([nn.Linear(2, 2)])])
+        object.__setattr__(self, "twin", self.deep[0][0])
+
+
 class Migrating(nn.Module):  # type: ignore[name-defined]
     """Its first version had the weight transposed."""
 
@@ -61,11 +70,13 @@ MODELS = {
     "tied": Tied,
     "twice": Twice,
     "tied buffers": Buffers,
+    "a module that is not registered": Hidden,
     "channels_last": lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).to(memory_format=torch.channels_last),
     "bfloat16": lambda: nn.LSTM(3, 4, 2).bfloat16(),
     "weight_norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)),
     "names with slashes": lambda: nn.ModuleDict({"x": nn.ParameterDict({"a/b": torch.rand(2), "c": torch.rand(1)})}),
     "names like levels": lambda: nn.ParameterDict({"a/b": torch.rand(2), "%2F": torch.rand(1)}),
+    "the version of the whole": Migrating,
     "versions": lambda: nn.Sequential(Migrating(), nn.BatchNorm1d(2)),
 }
 

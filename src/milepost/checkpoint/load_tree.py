@@ -35,7 +35,7 @@ from milepost.foreign.rebuilt import METADATA, Size, of_kind, refusal
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import strides_of
 from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, values_of
-from milepost.graph.all_names import lazy_names, version_of
+from milepost.graph.all_names import lazy_names, unlisted_names, version_of
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.hints import decode
 from milepost.graph.keys import EXTRA_STATE, STATE_DICT, VARIABLE_VALUE, unescape
@@ -117,12 +117,14 @@ class Beside:
     Attributes:
         versions: The versions of modules, of the dicts that they have become.
         lazy: The names of parameters and buffers that had no values, of the dicts that modules have become.
+        unlisted: The names of children that a module had and did not list, of the dicts that modules have become.
         states: Values that have no parts with names, because an object has them as its plain state.
         metadata: The versions that an `OrderedDict` had with it, which was the ``state_dict()`` of a module, by the names of modules.
     """
 
     versions: dict[int, int] = field(default_factory=dict)
     lazy: dict[int, list[str]] = field(default_factory=dict)
+    unlisted: dict[int, list[str]] = field(default_factory=dict)
     states: set[int] = field(default_factory=set)
     metadata: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -329,8 +331,15 @@ def to_state_dict(
     named: dict[str, Any] = {}
     lazy: list[str] = []
     pending: list[tuple[str, Any]] = [("", tree)]
-    while pending:
+    unlisted: list[tuple[str, Any]] = []
+    seen: set[int] = set()
+    while pending or unlisted:
+        if not pending:  # what is listed nowhere else
+            pending = [each for each in unlisted if id(each[1]) not in seen]
+            unlisted = []
+            continue
         name, value = pending.pop()
+        seen.add(id(value))
         if id(value) in beside.versions:
             named[name] = {"version": beside.versions[id(value)]}
             lazy += [separator.join(filter(None, [name, each])) for each in beside.lazy[id(value)]]
@@ -338,7 +347,10 @@ def to_state_dict(
             named[separator.join(filter(None, [name, module]))] = facts
         if isinstance(value, (Mapping, list, tuple)) and id(value) not in beside.states:
             pairs = list(value.items() if isinstance(value, Mapping) else enumerate(value))
-            pending += [(f"{name}{separator}{each}" if name else str(each), below) for each, below in reversed(pairs)]
+            hidden = beside.unlisted.get(id(value), ())
+            for each, below in reversed(pairs):
+                named_below = (f"{name}{separator}{each}" if name else str(each), below)
+                (unlisted if each in hidden else pending).append(named_below)
             continue
         if name in flat:
             raise UnsupportedError(
@@ -527,6 +539,7 @@ class _Objects:
                     if node.hints and (version := version_of(node)) is not None:
                         self._beside.versions[id(container)] = version
                         self._beside.lazy[id(container)] = lazy_names(node)
+                        self._beside.unlisted[id(container)] = unlisted_names(node)
                     pending += [(number, True), *((each, False) for each in reversed(below))]
                 else:
                     self._made[number] = self._leaf(node)

@@ -22,7 +22,7 @@ from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.foreign.items import Item, walked
 from milepost.foreign.rebuilt import METADATA as METADATA_OF_MODULES
-from milepost.graph.all_names import all_names, lazy_names, version_of
+from milepost.graph.all_names import all_names, lazy_names, only_listed, version_of
 from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, escape
 from milepost.graph.object_graph import ObjectGraph
@@ -208,7 +208,7 @@ class _Planning:
         self._dots = dots
         self._dtype = dtype
         self._problem_of_state = problem_of_state
-        self._others: dict[str, list[str]] = {}
+        self._paths: dict[str, list[str]] = {}
         self.export = Export()
         self.taken: dict[str, str] = {}
         self.done = {OBJECT_GRAPH, METADATA}
@@ -251,12 +251,15 @@ class _Planning:
             graph: The object graph.
             with_states: Whether to decide what becomes of plain state, too, and of what has no value.
         """
-        paths = all_names(graph) if self._names.knows_others else {}
+        found = all_names(graph) if self._names.knows_others else {}
+        paths = only_listed(graph, found)
         for number, named in paths.items():
             node = graph.nodes[number]
-            for value in node.values if len(named) > 1 else ():
-                _, marker, local = value.key.partition(ATTRIBUTES)
-                self._others[value.key] = [f"{path}{marker}{local}" for path in named[1:]]
+            first, *others = found[number]
+            for value in node.values if others else ():
+                path, marker, local = value.key.partition(ATTRIBUTES)
+                listed = [path if each == first else each for each in named]
+                self._paths[value.key] = [f"{each}{marker}{local}" for each in listed]
             if node.hints and is_swapped(decode(node.hints)):
                 self.export.swapped += [value.key for value in node.values]
             for lazy in lazy_names(node) if with_states else ():
@@ -324,7 +327,7 @@ class _Planning:
 
     def names_of(self, key: str) -> list[str]:
         """The names of a tensor in the new file, each once."""
-        called = map(self._called, (key, *self._others.get(key, ())))
+        called = map(self._called, self._paths.get(key, (key,)))
         names = list(dict.fromkeys(name for name in called if name is not None))
         return [*names, *self._names.further(name_of(key))] if names else names
 

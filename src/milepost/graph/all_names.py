@@ -25,6 +25,7 @@ _NAMES: Final = "names"
 NAMED: Final[Mapping[str, Array]] = {_NAMES: np.array(True)}
 _VERSION: Final = "version"
 _LAZY: Final = "lazy"
+_UNLISTED: Final = "unlisted"
 _MOST: Final = 1 << 20
 """The most names of all objects together. A graph can have more than any file has bytes."""
 
@@ -57,24 +58,57 @@ def all_names(graph: ObjectGraph) -> dict[int, list[str]]:
     return found
 
 
-def named(version: int | None, lazy: Sequence[str] = ()) -> Mapping[str, Array]:
+def named(version: int | None, lazy: Sequence[str] = (), unlisted: Sequence[str] = ()) -> Mapping[str, Array]:
     """The hint of an object that lists a child under the name of each edge that leads to it.
 
     Args:
         version: The version of its class, which PyTorch has in the ``_metadata`` of a state dict. 1 is not written.
         lazy: The names of its parameters and buffers that have no values yet.
+        unlisted: The names of its children that the framework does not list, such as modules that PyTorch has not registered.
     """
     hints = NAMED if version in (None, 1) else {**NAMED, _VERSION: np.array(version)}
-    return {**hints, _LAZY: np.array("\n".join(lazy))} if lazy else hints
+    names = {_LAZY: lazy, _UNLISTED: unlisted} if lazy or unlisted else {}
+    return {**hints, **{hint: np.array("\n".join(each)) for hint, each in names.items() if each}}
 
 
 def lazy_names(node: Node) -> list[str]:
     """The names of the parameters and buffers of a module that had no values when it was saved."""
-    found = decode(node.hints).get(_LAZY) if _LAZY in node.hints else None
-    if found is None or found.ndim or found.dtype.kind != "U":
-        return []
     present = {edge.name for edge in node.children}
-    return [name for name in str(found).split("\n") if name not in present]
+    return [name for name in _noted(node, _LAZY) if name not in present]
+
+
+def only_listed(graph: ObjectGraph, paths: Mapping[int, list[str]]) -> Mapping[int, list[str]]:
+    """The paths of objects without those through children that an object does not list, of objects that have others.
+
+    Args:
+        graph: The object graph.
+        paths: What `all_names` has returned.
+    """
+    unlisted = {
+        child_path(path, name, is_root=not number)
+        for number, named in paths.items()
+        for name in unlisted_names(graph.nodes[number])
+        for path in named
+    }
+    if not unlisted:
+        return paths
+
+    def is_listed(path: str) -> bool:
+        steps = path.split("/")
+        return unlisted.isdisjoint("/".join(steps[:count]) for count in range(1, len(steps) + 1))
+
+    return {number: [*filter(is_listed, named)] or named for number, named in paths.items()}
+
+
+def unlisted_names(node: Node) -> list[str]:
+    """The names of the children that an object has and does not list."""
+    return _noted(node, _UNLISTED)
+
+
+def _noted(node: Node, hint: str) -> list[str]:
+    """The names in a hint of an object."""
+    found = decode(node.hints).get(hint) if hint in node.hints else None
+    return [] if found is None or found.ndim or found.dtype.kind != "U" else str(found).split("\n")
 
 
 def is_named(hints: Mapping[str, Array]) -> bool:

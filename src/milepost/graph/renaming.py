@@ -149,6 +149,7 @@ class _Renaming:
         for move in found:
             self._drop_empty(move.old[:-1], numbers)
         self._drop_slots({move.old for move in found if move.new is None and move.is_whole})
+        self._move_hints()
         return self._graph(), sorted(self._left_out)
 
     def _other_paths(self) -> Iterator[tuple[Path, int]]:
@@ -176,6 +177,17 @@ class _Renaming:
             if self._edges(above).get(path[-1]) == number:
                 del self._edges(above)[path[-1]]
             path = path[:-1]
+
+    def _move_hints(self) -> None:
+        """Gives the hints of a node whose children have other names now, one by one, to the node that has them."""
+        for number, path in self._paths.items():
+            if self._nodes[number].hints and self._children.get(number) == {}:
+                target = self._target(path)
+                there: int | None = None if target is None else 0
+                for name in target if target and target != ("",) else ():
+                    there = None if there is None else self._edges(there).get(name)
+                if there is not None and not self._nodes[there].hints:
+                    self._nodes[there] = self._nodes[there]._replace(hints=self._nodes[number].hints)
 
     def _edges(self, number: int) -> dict[str, int]:
         """The children of a node, which the caller changes.

@@ -84,7 +84,7 @@ class ModuleAdapter(Adapter):
     def hints_to_save(self, obj: Any) -> Mapping[str, Array]:
         module = unwrapped(obj)
         version = getattr(module, "_version", None)
-        return named(version if type(version) is int else None, lazy_names(module))
+        return named(version if type(version) is int else None, lazy_names(module), _unlisted(module))
 
     def of_first_process(self, obj: Any) -> Collection[Any]:
         return [buffer for each in layers(obj) for buffer in broadcast_buffers(each)]
@@ -218,6 +218,11 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
                 )
         elif adapter_of_type(type(value)) is not None:
             yield name, value
+
+
+def _unlisted(module: Any) -> list[str]:
+    """The attributes that are modules which PyTorch has not registered, such as those that ``object.__setattr__`` has set."""
+    return [name for name, value in vars(module).items() if isinstance(value, torch.nn.Module)]
 
 
 def _unregistered(module: Any, container: Any) -> list[Any]:

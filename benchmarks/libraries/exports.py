@@ -14,7 +14,9 @@ import json
 import sys
 import tempfile
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,11 +40,15 @@ def _pickled(path: Path) -> dict[str, Any]:
 
 
 def _indexed(read: Callable[[Path], dict[str, Any]]) -> Callable[[Path], dict[str, Any]]:
-    """Loads the files that an index names, as the libraries of Hugging Face do."""
+    """Loads the files that an index names, as the libraries of Hugging Face do, with the versions of modules that each has."""
 
     def load(path: Path) -> dict[str, Any]:
         names = json.loads(path.read_text())["weight_map"].values()
-        return {name: value for each in sorted({*names}) for name, value in read(path.parent / each).items()}
+        parts = [read(path.parent / each) for each in sorted({*names})]
+        whole = OrderedDict(chain.from_iterable(part.items() for part in parts))
+        if noted := [vars(part)["_metadata"] for part in parts if isinstance(part, OrderedDict)]:
+            vars(whole)["_metadata"] = OrderedDict(chain.from_iterable(each.items() for each in noted))
+        return whole
 
     return load
 

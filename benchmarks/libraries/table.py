@@ -40,7 +40,8 @@ _OF_EXPORTS = """
 
 Models were saved by `milepost.Checkpoint`, converted to each kind of file, and loaded by `load_state_dict(strict=True)` into a second model with other
 values: a `.pt` by `torch.load(weights_only=True)`, a `.safetensors` by safetensors. The numbers are those of models that then had the same state, bit
-for bit. `python -m benchmarks.libraries.exports` writes this section.
+for bit. A `.safetensors` has no versions of classes. A class that needs one, such as MNASNet of torchvision, refuses such a file of any writer.
+`python -m benchmarks.libraries.exports` writes this section.
 
 """
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 
 import hypothesis
@@ -75,7 +76,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Frees what earlier tests have left, where warnings are errors: a restore warns of unused values when it is freed."""
     if any(str(mark.args[0]).startswith("error") for mark in item.iter_markers("filterwarnings")):
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
 
 
 # Each has results that take minutes and that many tests look at.

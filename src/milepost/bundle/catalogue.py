@@ -166,6 +166,7 @@ class Catalogue(NamedTuple):
             _one(part.checksum for part in parts),
             _one(part.before for part in parts),
             _one(part.is_run for part in parts).astype(bool),
+            swapped=[*chain.from_iterable(part.swapped for part in parts)],
         )
 
     def with_entries(self, entries: Mapping[int, Entry]) -> Self:

@@ -209,6 +209,10 @@ class NpzFile:
             checksum=crc,
             before=before,
             is_run=is_run,
+        )._replace(
+            swapped=[
+                key for key, form in zip(found.records, found.form.tolist(), strict=True) if found.forms[form].swapped
+            ]
         )
 
     def _one_by_one(self, records: Mapping[str, ZipRecord], starts: Sequence[int]) -> dict[str, Any]:
@@ -236,10 +240,6 @@ class NpzFile:
         place: Place = tensor.place
         return (self._file, place.start + place.form.length) if place.is_run else None
 
-    def is_swapped(self, tensor: Stored) -> bool:
-        place: Place = tensor.place
-        return place.form.swapped
-
     def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
         specs, spec = numbered(tensor.spec for tensor in tensors.values())
         places: list[Place] = [tensor.place for tensor in tensors.values()]
@@ -252,7 +252,7 @@ class NpzFile:
             checksum=[place.record.crc for place in places],
             before=[place.form.crc for place in places],
             is_run=[place.is_run for place in places],
-        )
+        )._replace(swapped=[key for key, place in zip(tensors, places, strict=True) if place.form.swapped])
 
     def check(self, tensor: Stored) -> None:
         """Verifies the checksum of the tensor's record."""

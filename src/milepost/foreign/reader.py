@@ -32,7 +32,6 @@ from milepost.foreign.stored import (
     ForeignFile,
     ListedFile,
     Stored,
-    SwappedFile,
     catalogue_of,
 )
 from milepost.graph.numbers import NUMBERS
@@ -212,18 +211,8 @@ class ForeignReader:
                 found = Catalogue.joined([catalogue_of(self._file, self._stored), self._plain_values()])
             unread = {item.key for item in walked(self.root) if item.is_unread} if self._objects else set()
             objects = {key: kind_of(opaque) for key, opaque in sorted(self._objects.items())}
-            self._catalogue = found.by_key()._replace(
-                objects=objects, unread=unread, not_arrays=self._not_arrays(), swapped=self._swapped()
-            )
+            self._catalogue = found.by_key()._replace(objects=objects, unread=unread, not_arrays=self._not_arrays())
         return self._catalogue
-
-    def _swapped(self) -> list[str]:
-        file = self._file
-        return (
-            [key for key, stored in self._stored.items() if file.is_swapped(stored)]
-            if isinstance(file, SwappedFile)
-            else []
-        )
 
     def _not_arrays(self) -> dict[str, str]:
         if self._root is None:  # all are tensors

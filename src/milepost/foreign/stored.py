@@ -132,15 +132,6 @@ class DescribedFile(Protocol):
 
 
 @runtime_checkable
-class SwappedFile(Protocol):
-    """A `ForeignFile` whose format says for each tensor in which byte order it is."""
-
-    def is_swapped(self, tensor: Stored) -> bool:
-        """Whether a tensor has the byte order that this machine does not have. It is read in that of the machine."""
-        ...
-
-
-@runtime_checkable
 class CheckedFile(Protocol):
     """A `ForeignFile` that has checksums of more than its tensors."""
 

@@ -14,7 +14,8 @@ BIN = $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 MEETING_FILES = tests/portability tests/storage tests/series tests/saving tests/restoring tests/distributed tests/engine tests/manager tests/bundle tests/table tests/coding tests/tensor \
 	tests/checkpoint tests/testing
 # Fast, and each layer has some: what is tested while code is edited.
-QUICK = tests/bundle tests/checkpoint tests/coding tests/engine tests/graph tests/manager tests/storage tests/table tests/tensor
+QUICK = tests/bundle tests/checkpoint tests/coding tests/distributed tests/engine tests/graph tests/manager tests/restoring tests/saving tests/series \
+	tests/storage tests/table tests/tensor
 # Files that kill processes, cut the power, fork, or build large graphs.
 SLOW = after_commit all_or_nothing background collector containers crashes commit_crashes damage deferred_graphs deliver fetch \
 	hostile_graphs hostile_states large_states leftovers linear local readers_beside_writers release slices threads unasked wheels

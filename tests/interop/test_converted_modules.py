@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch.nn")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
+from tests.adapters.torch.test_older_states import Metres  # noqa: E402 - after the frameworks that it needs
+
 
 class Tied(nn.Module):  # type: ignore[name-defined]
     """An embedding whose weight is that of the head, too."""
@@ -203,21 +205,6 @@ def test_a_lazy_module_that_was_called_has_nothing_without_a_value(tmp_path):
     model(torch.ones(1, 2))
     path = Checkpoint(model=model).write(tmp_path / "ckpt")
     assert not milepost.convert(path, tmp_path / "m.pt", separator=".").left_out
-
-
-class Metres(nn.Module):  # type: ignore[name-defined]
-    """Had its lengths in kilometres in its first version."""
-
-    _version = 2
-
-    def __init__(self, lengths):
-        super().__init__()
-        self.lengths = nn.Parameter(torch.tensor(lengths))
-
-    def _load_from_state_dict(self, state, prefix, metadata, *rest):
-        if metadata.get("version", 1) < 2:
-            state[prefix + "lengths"] = state[prefix + "lengths"] * 1000
-        super()._load_from_state_dict(state, prefix, metadata, *rest)
 
 
 @pytest.fixture

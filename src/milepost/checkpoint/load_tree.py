@@ -436,7 +436,7 @@ def _of_pytorch(value: OfKind, *, made: bool) -> Any:
         import_adapters()
     kind = kinds.get(value.kind) if made else None
     if kind is not None:
-        with suppress(Exception):
+        with suppress(Exception):  # this PyTorch may have no such value
             return kind.from_plain(plain)
     return tuple(plain) if isinstance(plain, list) else plain
 

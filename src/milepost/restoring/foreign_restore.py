@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from milepost.adapters.optimizer_settings import EMPTY
 from milepost.adapters.packed import PackedAdapter
@@ -20,8 +20,8 @@ from milepost.engine.translation import UNTRANSLATED, Translated, Translation, a
 from milepost.errors import MilepostError, MismatchError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
 from milepost.foreign.graph import VALUE, WRAPPERS, Changes
-from milepost.foreign.items import Item, walked
-from milepost.foreign.optimizers import GROUPS, STATE, is_optimizer_state, names_of_parameters
+from milepost.foreign.items import walked
+from milepost.foreign.optimizers import GROUPS, STATE
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import SLOT, VARIABLE_VALUE, tensor_key
 from milepost.graph.live_graph import LiveGraph
@@ -31,6 +31,7 @@ from milepost.graph.selection import names_of_live, paths_of_optimizers, selecte
 from milepost.graph.traversal import walk
 from milepost.restoring.matched_restore import OWN
 from milepost.restoring.restore import Restoration
+from milepost.restoring.state_by_names import StateByNames
 
 _LEFT_OUT: Final = "a function that is not read; the live object has its own"
 _STATE: Final = re.compile(r"(?:^|[/.])state[/.]")
@@ -255,7 +256,7 @@ class _Names:
         self._names: dict[str, str | None] = {}
         self._whole: set[str] = set()
         self._with_settings: tuple[str, ...] = ()
-        self.by_names = _StateByNames(reader.root if translation.rename or translation.only is not None else None)
+        self.by_names = StateByNames(reader.root if translation.rename or translation.only is not None else None)
         if not (translation.renames or translation.casts_some):
             return
         self._live = set(map(as_compared, live.paths))
@@ -434,74 +435,6 @@ class _Names:
         if owner and plain.startswith(f"{as_compared(owner)}{STATE}/"):
             parts = plain.removeprefix(f"{as_compared(owner)}{STATE}/").split("/")
             yield from {f"{owner}{STATE}/{'/'.join(parts[1:])}", f"{owner}{STATE}/{parts[-1]}"}
-
-
-class _Place(NamedTuple):
-    """Where the name of a parameter is in the key of its state.
-
-    Attributes:
-        inside: Where the name below the optimizer begins.
-        begin: Where the name of the parameter begins.
-        end: Where it ends.
-    """
-
-    inside: int
-    begin: int
-    end: int
-
-
-class _StateByNames:
-    """The state of optimizers that a file has by the names of parameters.
-
-    In it, a parameter is called as the file has it, whatever ``rename`` says of names below the optimizer: the live parameter is found by what its own
-    name becomes.
-
-    Args:
-        root: The file; None if its names are not looked at.
-
-    Attributes:
-        given: What ``rename`` calls parameters there, by their names in the file.
-    """
-
-    def __init__(self, root: Item | None) -> None:
-        self.given: dict[str, str] = {}
-        items = [] if root is None else [item for item in walked(root) if not item.is_leaf and is_optimizer_state(item)]
-        self._names = {
-            as_compared(f"{item.key}/" if item.key else ""): {as_compared(name) for name in names}
-            for item in items
-            if (names := names_of_parameters(item))
-        }
-
-    def __bool__(self) -> bool:
-        return bool(self._names)
-
-    def place(self, key: str) -> _Place | None:
-        """Where the name of a parameter is in a key; None if it is not that of state or a hyperparameter of one."""
-        plain = as_compared(key)
-        for origin, names in self._names.items():
-            for part in (f"{origin}{STATE}/", f"{origin}{GROUPS}/"):
-                end = plain.rfind("/") if plain.startswith(part) else -1
-                while end > len(part):
-                    if plain[len(part) : end] in names:
-                        return _Place(len(origin), len(part), end)
-                    end = plain.rfind("/", 0, end)
-        return None
-
-    def kept(self, key: str, place: _Place, name: str, owner: str) -> str:
-        """The new name of a value with the name of the parameter in it.
-
-        Args:
-            key: The key of the value.
-            place: Where the name of the parameter is in it.
-            name: What ``rename`` says.
-            owner: The live path of the optimizer, and a slash.
-        """
-        plain = as_compared(name)
-        rest = "/".join(plain.split("/")[-as_compared(key)[place.end :].count("/") :])
-        begin = as_compared(f"{owner}{key[place.inside : place.begin]}")
-        if plain.startswith(begin):
-            self.given[as_compared(key[place.begin : place.end])] = plain[len(begin) : len(name) - len(rest) - 1]
-        return f"{owner}{key[place.inside : place.end + 1]}{name[len(name) - len(rest) :]}"
 
 
 def _order_of_leaves(live: LiveGraph) -> dict[str, int]:

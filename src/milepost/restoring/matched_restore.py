@@ -419,19 +419,16 @@ class MatchedRestore(WatchedRestore):
 
     def _is_stayed(self, obj: Any) -> bool:
         """Whether this is state of an optimizer that existed at the restore, and that nothing was saved for."""
-        reference = self._stayed.get(id(obj))
-        return reference is not None and reference() is obj
+        return _has(self._stayed, obj)
 
     def _is_filled(self, obj: Any) -> bool:
         """Whether another object has given this one a value when it loaded its state, though nothing was saved for it."""
-        reference = self._filled.get(id(obj))
-        return reference is not None and reference() is obj
+        return _has(self._filled, obj)
 
     def _is_lacking(self, obj: Any) -> bool:
         """Whether an object existed at the restore, and nothing was saved for it or for the tuple or tree that holds it."""
         while obj is not None:
-            reference = self._lacking.get(id(obj))
-            if reference is not None and reference() is obj:
+            if _has(self._lacking, obj):
                 return True
             obj = obj.parent if isinstance(obj, Place) else None
         return False
@@ -506,3 +503,9 @@ class MatchedRestore(WatchedRestore):
                 UnrestoredWarning,
                 self.place,
             )
+
+
+def _has(references: Mapping[int, Reference], obj: Any) -> bool:
+    """Whether an object is among those that references by identity lead to. Another one may have its identity by now."""
+    reference = references.get(id(obj))
+    return reference is not None and reference() is obj

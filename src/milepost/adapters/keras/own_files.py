@@ -84,7 +84,7 @@ def loaded(obj: Any) -> tuple[dict[str, Any], list[tuple[Any, Array]]]:
     """
     store, takers, others = _AskedStore(_given(obj)), dict[str, Any](), list[tuple[Any, Array]]()
 
-    class Scope(keras.StatelessScope):  # type: ignore[misc]
+    class Scope(keras.StatelessScope):  # type: ignore[misc]  # Keras has no types
         def add_update(self, update: tuple[Any, Any]) -> None:
             variable, value = update
             if store.asked is None:

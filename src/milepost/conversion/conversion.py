@@ -361,7 +361,8 @@ def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> Unsupp
     own = wanted.writer.remedy if wanted.writer is not None else ""
     if not export.tensors:
         remedy = "convert to another format, or give the values other names with rename"
-        if reader.catalogue().objects.keys() >= export.left_out.keys():
+        objects = reader.catalogue().objects
+        if objects and objects.keys() >= export.left_out.keys():
             own, remedy = (
                 "",
                 f"load the file with {reader.origin.library}, and save plain tensors of what these objects hold",

@@ -68,6 +68,29 @@ class Migrating(nn.Module):  # type: ignore[name-defined]
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
+class Removing(nn.Module):  # type: ignore[name-defined]
+    """Its hooks take registered values out of its state, and rename one."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Linear(2, 2)
+        self.inner = nn.Sequential(nn.Linear(2, 1))
+        self.secret = nn.Parameter(torch.rand(3))
+        self.register_state_dict_post_hook(self.change)
+        self.register_load_state_dict_pre_hook(self.change_back)
+
+    @staticmethod
+    def change(module, state_dict, prefix, _metadata):
+        del state_dict[f"{prefix}secret"], state_dict[f"{prefix}inner.0.bias"]
+        state_dict[f"{prefix}dense.w"] = state_dict.pop(f"{prefix}dense.weight")
+
+    @staticmethod
+    def change_back(module, state_dict, prefix, *rest):
+        state_dict[f"{prefix}dense.weight"] = state_dict.pop(f"{prefix}dense.w")
+        state_dict[f"{prefix}secret"] = module.secret.detach()
+        state_dict[f"{prefix}inner.0.bias"] = module.inner[0].bias.detach()
+
+
 MODELS = {
     "tied": Tied,
     "twice": Twice,
@@ -79,6 +102,7 @@ MODELS = {
     "names with slashes": lambda: nn.ModuleDict({"x": nn.ParameterDict({"a/b": torch.rand(2), "c": torch.rand(1)})}),
     "names like levels": lambda: nn.ParameterDict({"a/b": torch.rand(2), "%2F": torch.rand(1)}),
     "the version of the whole": Migrating,
+    "values that hooks remove": lambda: nn.Sequential(Removing(), nn.Linear(2, 2)),
     "versions": lambda: nn.Sequential(Migrating(), nn.BatchNorm1d(2)),
 }
 
@@ -115,6 +139,31 @@ def test_it_loads_strictly(tmp_path, make, form):
     if form in ("pt", "to_state_dict"):  # safetensors has no versions
         live.load_state_dict(found, strict=True)
         same(live.state_dict(), model.state_dict())
+
+
+def removing_checkpoint(directory):
+    return Checkpoint(model=Removing()).write(directory / "ckpt")
+
+
+def test_values_that_hooks_remove_are_named(tmp_path):
+    done = milepost.convert(removing_checkpoint(tmp_path), tmp_path / "m.pt", separator=".")
+    assert done.not_carried_over[-1] == (
+        "what the state_dict() of a module leaves out: model/dense/weight, model/inner/0/bias, model/secret"
+    )
+
+
+def test_values_that_hooks_remove_stay_out_if_a_function_renames(tmp_path):
+    path = removing_checkpoint(tmp_path)
+    milepost.convert(path, tmp_path / "m.pt", rename=lambda name: name.removeprefix("model/"), separator=".")
+    assert {*torch.load(tmp_path / "m.pt")} == {"dense.bias", "dense.w", "inner.0.weight"}
+
+
+def test_a_checkpoint_of_a_checkpoint_keeps_values_that_hooks_remove(tmp_path):
+    path = removing_checkpoint(tmp_path)
+    milepost.convert(path, tmp_path / "again")
+    model = Removing()
+    Checkpoint(model=model).read(tmp_path / "again").assert_consumed()
+    assert model.secret.equal(milepost.load(path, arrays="torch")["model"]["secret"])
 
 
 def test_a_pt_file_holds_a_tied_weight_once_and_the_versions_of_modules(tmp_path):

@@ -35,7 +35,7 @@ from milepost.foreign.rebuilt import METADATA, Size, of_kind, refusal
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_tensors import strides_of
 from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, values_of
-from milepost.graph.all_names import lazy_names, unlisted_names, version_of
+from milepost.graph.all_names import lazy_names, removed_names, unlisted_names, version_of
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.hints import decode
 from milepost.graph.keys import EXTRA_STATE, STATE_DICT, VARIABLE_VALUE, unescape
@@ -118,6 +118,7 @@ class Beside:
         versions: The versions of modules, of the dicts that they have become.
         lazy: The names of parameters and buffers that had no values, of the dicts that modules have become.
         unlisted: The names of children that a module had and did not list, of the dicts that modules have become.
+        removed: The names that lead from such a dict to values which the ``state_dict()`` of the module left out.
         states: Values that have no parts with names, because an object has them as its plain state.
         metadata: The versions that an `OrderedDict` had with it, which was the ``state_dict()`` of a module, by the names of modules.
     """
@@ -125,6 +126,7 @@ class Beside:
     versions: dict[int, int] = field(default_factory=dict)
     lazy: dict[int, list[str]] = field(default_factory=dict)
     unlisted: dict[int, list[str]] = field(default_factory=dict)
+    removed: dict[int, list[list[str]]] = field(default_factory=dict)
     states: set[int] = field(default_factory=set)
     metadata: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -333,6 +335,7 @@ def to_state_dict(
     pending: list[tuple[str, Any]] = [("", tree)]
     unlisted: list[tuple[str, Any]] = []
     seen: set[int] = set()
+    removed: set[str] = set()
     while pending or unlisted:
         if not pending:  # what is listed nowhere else
             pending = [each for each in unlisted if id(each[1]) not in seen]
@@ -340,6 +343,10 @@ def to_state_dict(
             continue
         name, value = pending.pop()
         seen.add(id(value))
+        if name in removed:
+            continue
+        for steps in beside.removed.get(id(value), ()):
+            removed.add(separator.join(filter(None, [name, *steps])))
         if id(value) in beside.versions:
             named[name] = {"version": beside.versions[id(value)]}
             lazy += [separator.join(filter(None, [name, each])) for each in beside.lazy[id(value)]]
@@ -540,6 +547,7 @@ class _Objects:
                         self._beside.versions[id(container)] = version
                         self._beside.lazy[id(container)] = lazy_names(node)
                         self._beside.unlisted[id(container)] = unlisted_names(node)
+                        self._beside.removed[id(container)] = removed_names(node)
                     pending += [(number, True), *((each, False) for each in reversed(below))]
                 else:
                     self._made[number] = self._leaf(node)

@@ -344,6 +344,10 @@ def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets
         found.append(
             f"the byte order of arrays, which get that of this machine: {_listed(sorted(map(name_of, swapped)))}"
         )
+    if export.removed:
+        found.append(
+            f"what the state_dict() of a module leaves out: {_listed(sorted({*map(name_of, export.removed)}))}"
+        )
     if export.not_arrays and to != CHECKPOINT:
         found.append(f"what no array can hold, such as None: {_listed(export.not_arrays)}")
     return found

@@ -16,7 +16,6 @@ from milepost.bundle.memory import Array
 from milepost.checkpoint.short_names import name_of
 from milepost.conversion.chunks import chunks_of
 from milepost.conversion.names import Naming, NewNames, renamed_graph
-from milepost.conversion.states import END as END_OF_STATE
 from milepost.conversion.states import State, states_in_file, states_of, tensor_of
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign import ForeignReader
@@ -102,6 +101,7 @@ class Export:
         tensors: Those to write, and the plain state to write.
         left_out: Those that stay behind because the format cannot hold them, with the reason, by key.
         unwanted: The keys of those that the user leaves out.
+        removed: The keys of values that the ``state_dict()`` of the module around them leaves out.
         not_arrays: The keys of what no array can hold: None, and empty lists and dicts of a file of another library.
         versions: The versions of modules of PyTorch, by their names in the new file.
         swapped: The keys of arrays of NumPy whose byte order is not that of this machine, which they get.
@@ -110,6 +110,7 @@ class Export:
     tensors: list[Exported] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     unwanted: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
     not_arrays: list[str] = field(default_factory=list)
     versions: dict[str, int] = field(default_factory=dict)
     swapped: list[str] = field(default_factory=list)
@@ -147,11 +148,9 @@ def planned(
     """
     planning = _Planning(reader, names, accepts, problem, dots=dots, dtype=dtype, problem_of_state=problem_of_state)
     export = planning.export
-    graph = None
     planning.plan_objects()
     export.swapped += reader.catalogue().swapped
-    if names.knows_others or any(key.endswith(END_OF_STATE) for key in reader.keys()):  # noqa: SIM118 - a reader is not a mapping
-        graph = read_object_graph(reader)
+    graph = read_object_graph(reader)
     if graph is not None:
         planning.plan_graph(graph, with_states=not accepts(STRING))
     for key, arrays in (members or {}).items():
@@ -161,7 +160,6 @@ def planned(
     named = {key: planning.names_of(key) for key in sorted(set(reader.keys()) - planning.done)}
     if isinstance(names, NewNames) and not names.knows_others and any(SLOT in key for key in named):
         # a function is not asked for the optimizers of slot variables
-        graph = graph or read_object_graph(reader)
         left_out = () if graph is None else renamed_graph(graph, names)[1]
         named |= {key: [] for key in named.keys() & left_out}
     for key, new in named.items():
@@ -251,8 +249,12 @@ class _Planning:
             graph: The object graph.
             with_states: Whether to decide what becomes of plain state, too, and of what has no value.
         """
-        found = all_names(graph) if self._names.knows_others else {}
-        paths = only_listed(graph, found)
+        found = all_names(graph)
+        names = only_listed(graph, found)
+        removed = {number for number, named in names.items() if not named}
+        for number in removed:
+            self._remove([value.key for value in graph.nodes[number].values])
+        paths = {number: named for number, named in names.items() if named} if self._names.knows_others else {}
         for number, named in paths.items():
             node = graph.nodes[number]
             first, *others = found[number]
@@ -271,11 +273,19 @@ class _Planning:
                 self.export.versions.update(dict.fromkeys(called, version))
         for number, state in states_of(self._reader, graph).items() if with_states else ():
             self.done.update(state.keys)
+            if number in removed:
+                self._remove(state.keys)
+                continue
             of_state = paths.get(number) or [state.keys[0].partition(ATTRIBUTES)[0]]
             if state.versions is None:
                 self._plan_state(state, of_state)
             else:
                 self._plan_versions(state.versions, of_state)
+
+    def _remove(self, keys: Collection[str]) -> None:
+        """Leaves out values that are not in the ``state_dict()`` of a module around them."""
+        self.done.update(keys)
+        self.export.removed += [key for key in keys if self._called(key) is not None]
 
     def _plan_versions(self, versions: Mapping[str, Any], paths: Sequence[str]) -> None:
         """Adds the versions that a dict has with it, as a ``state_dict()`` has them."""

@@ -19,17 +19,14 @@ from milepost.foreign.items import walked
 from milepost.foreign.packed import packed
 from milepost.foreign.rebuilt import METADATA
 from milepost.foreign.stored import Stored
-from milepost.graph.keys import ATTRIBUTES, EXTRA_STATE, escape, unescape
+from milepost.graph.keys import EXTRA_STATE, escape, unescape
 from milepost.graph.object_graph import Node, ObjectGraph
 from milepost.plain_state.arrays import Padding
 from milepost.plain_state.decoding import unpack
-from milepost.plain_state.encoding import TEXT
 from milepost.plain_state.kinds import OfKind
 from milepost.plain_state.part import accounts_in, is_plain_state
 from milepost.tensor import DType
 
-END: Final = f"{ATTRIBUTES}{TEXT}"
-"""The end of the key of the text of plain state."""
 _TENSOR: Final = "torch"
 _STRIDED: Final = "torch.strided"
 _GRADIENT: Final = "torch.gradient"

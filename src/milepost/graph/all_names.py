@@ -8,7 +8,7 @@ with the hint ``names`` (`milepost.graph.hints`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final
 
 import numpy as np
@@ -26,6 +26,7 @@ NAMED: Final[Mapping[str, Array]] = {_NAMES: np.array(True)}
 _VERSION: Final = "version"
 _LAZY: Final = "lazy"
 _UNLISTED: Final = "unlisted"
+_REMOVED: Final = "removed"
 _MOST: Final = 1 << 20
 """The most names of all objects together. A graph can have more than any file has bytes."""
 
@@ -47,27 +48,26 @@ def all_names(graph: ObjectGraph) -> dict[int, list[str]]:
                 continue
             count += 1
             if count > _MOST + len(edges):
-                raise UnsupportedError(
-                    "the objects of this checkpoint have too many names",
-                    expected=f"at most {_MOST} names more than objects",
-                    remedy="select a part of the checkpoint with only",
-                )
+                raise _too_many()
             below = child_path(path, name, is_root=not number)
             found.setdefault(child, []).append(below)
             pending.append((child, below, above | {child} if edges[child] else above))
     return found
 
 
-def named(version: int | None, lazy: Sequence[str] = (), unlisted: Sequence[str] = ()) -> Mapping[str, Array]:
+def named(
+    version: int | None, lazy: Sequence[str] = (), unlisted: Sequence[str] = (), removed: Sequence[str] = ()
+) -> Mapping[str, Array]:
     """The hint of an object that lists a child under the name of each edge that leads to it.
 
     Args:
         version: The version of its class, which PyTorch has in the ``_metadata`` of a state dict. 1 is not written.
         lazy: The names of its parameters and buffers that have no values yet.
         unlisted: The names of its children that the framework does not list, such as modules that PyTorch has not registered.
+        removed: The names, joined by dots, that lead from it to values which its own ``state_dict()`` leaves out.
     """
     hints = NAMED if version in (None, 1) else {**NAMED, _VERSION: np.array(version)}
-    names = {_LAZY: lazy, _UNLISTED: unlisted} if lazy or unlisted else {}
+    names = {_LAZY: lazy, _UNLISTED: unlisted, _REMOVED: removed}
     return {**hints, **{hint: np.array("\n".join(each)) for hint, each in names.items() if each}}
 
 
@@ -78,31 +78,64 @@ def lazy_names(node: Node) -> list[str]:
 
 
 def only_listed(graph: ObjectGraph, paths: Mapping[int, list[str]]) -> Mapping[int, list[str]]:
-    """The paths of objects without those through children that an object does not list, of objects that have others.
+    """The paths of objects without those that a framework does not list.
+
+    A path through a child that an object does not list is left out if there are others. A value that the ``state_dict()`` of an object around
+    it leaves out has no path.
 
     Args:
         graph: The object graph.
         paths: What `all_names` has returned.
     """
-    unlisted = {
-        child_path(path, name, is_root=not number)
-        for number, named in paths.items()
-        for name in unlisted_names(graph.nodes[number])
-        for path in named
-    }
-    if not unlisted:
-        return paths
-
-    def is_listed(path: str) -> bool:
-        steps = path.split("/")
-        return unlisted.isdisjoint("/".join(steps[:count]) for count in range(1, len(steps) + 1))
-
-    return {number: [*filter(is_listed, named)] or named for number, named in paths.items()}
+    unlisted = _paths_below(graph, paths, lambda node: [[name] for name in unlisted_names(node)])
+    removed = _paths_below(graph, paths, removed_names)
+    if unlisted:
+        paths = {number: _not_below(unlisted, named) or named for number, named in paths.items()}
+    return {number: _not_below(removed, named) for number, named in paths.items()} if removed else paths
 
 
 def unlisted_names(node: Node) -> list[str]:
     """The names of the children that an object has and does not list."""
     return _noted(node, _UNLISTED)
+
+
+def removed_names(node: Node) -> list[list[str]]:
+    """The names that lead from an object to each value which its own ``state_dict()`` leaves out."""
+    return [each.split(".") for each in _noted(node, _REMOVED)]
+
+
+def _paths_below(
+    graph: ObjectGraph, paths: Mapping[int, list[str]], names_below: Callable[[Node], list[list[str]]]
+) -> set[str]:
+    """The paths of what is below objects under names that `names_below` gives for each object."""
+    found = set()
+    for number, named in paths.items():
+        for names in names_below(graph.nodes[number]):
+            for path in named:
+                for name in names:
+                    path = child_path(path, name, is_root=not path)
+                found.add(path)
+        if len(found) > _MOST + len(graph.nodes):
+            raise _too_many()
+    return found
+
+
+def _not_below(above: Set[str], paths: list[str]) -> list[str]:
+    """Those of these paths that are not in a set and not below one in it."""
+
+    def is_outside(path: str) -> bool:
+        steps = path.split("/")
+        return above.isdisjoint("/".join(steps[:count]) for count in range(1, len(steps) + 1))
+
+    return [*filter(is_outside, paths)]
+
+
+def _too_many() -> UnsupportedError:
+    return UnsupportedError(
+        "the objects of this checkpoint have too many names",
+        expected=f"at most {_MOST} names more than objects",
+        remedy="select a part of the checkpoint with only",
+    )
 
 
 def _noted(node: Node, hint: str) -> list[str]:

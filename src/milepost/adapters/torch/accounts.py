@@ -130,6 +130,18 @@ def own_state(module: Any) -> dict[str, Any]:
     }
 
 
+def removed_names(module: Any) -> list[str]:
+    """What a module and those in it have registered, and its own code leaves out of its ``state_dict``: names of edges, joined by dots."""
+    if not overrides_saving(module):
+        return []
+    account = account_of(module)
+    return [
+        ".".join(found.steps)
+        for key, found in _registered(module, "", ())
+        if key not in account and not isinstance(found.tensor, UninitializedTensorMixin)
+    ]
+
+
 def accounted(module: Any) -> Iterator[tuple[Sequence[str], Any]]:
     """The entries of a module's ``state_dict``, each with the names of the edges that lead to it."""
     registered = dict(_registered(module, "", ()))

@@ -26,6 +26,7 @@ from milepost.adapters.torch.accounts import (
     own_part,
     own_state,
     persistent_buffers,
+    removed_names,
     unwrapped,
 )
 from milepost.adapters.torch.data_parallel import broadcast_buffers, put_shards_back
@@ -84,7 +85,8 @@ class ModuleAdapter(Adapter):
     def hints_to_save(self, obj: Any) -> Mapping[str, Array]:
         module = unwrapped(obj)
         version = getattr(module, "_version", None)
-        return named(version if type(version) is int else None, lazy_names(module), _unlisted(module))
+        removed = () if has_sharded(module) else removed_names(module)
+        return named(version if type(version) is int else None, lazy_names(module), _unlisted(module), removed)
 
     def of_first_process(self, obj: Any) -> Collection[Any]:
         return [buffer for each in layers(obj) for buffer in broadcast_buffers(each)]

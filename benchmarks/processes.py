@@ -26,7 +26,7 @@ from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.saving.distributed_plan import is_small, plan_share
 from milepost.saving.distributed_save import divide_share, save_as_first, save_as_other
 from milepost.saving.save import Member, State
-from milepost.series.temporary import Temporary
+from milepost.series.notes import Temporary
 from milepost.storage import MemoryStorage
 from milepost.tensor import DType, Shard, ShardedArray, TensorSlice, TensorSpec
 

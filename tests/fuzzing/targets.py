@@ -31,9 +31,8 @@ from milepost.foreign import orbax
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.plain_state.decoding import from_text
 from milepost.series import metadata
-from milepost.series.pins import notes
+from milepost.series.notes import removals, temporaries
 from milepost.series.state_file import STATE_FILE
-from milepost.series.temporary import temporaries
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.table import TableReader
 from tests.bundle.bundles import put, put_rows
@@ -280,7 +279,7 @@ def read_names(data: bytes) -> None:
         if name and "/" not in name and "\0" not in name and name not in (".", "..", STATE_FILE):
             attempt(partial(put, storage, name, b""))
     attempt(lambda: temporaries(storage, ""))
-    attempt(lambda: notes(storage, ""))
+    attempt(lambda: removals(storage, ""))
     options = milepost.CheckpointOptions(storage=storage)
     attempt(lambda: milepost.CheckpointManager(milepost.Checkpoint(), "", 2, options=options).save())
     use("x", storage)

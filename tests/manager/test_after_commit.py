@@ -31,7 +31,7 @@ from milepost import (
     load_variable,
 )
 from milepost.series.announcement import announced, digest_of
-from milepost.series.temporary import Temporary, new_token
+from milepost.series.notes import Temporary, new_token
 from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
 

@@ -20,7 +20,7 @@ from milepost.errors import StorageError
 from milepost.series import commit as commit_module
 from milepost.series.commit import BundleCommit, commit_bundle, commit_file
 from milepost.series.leftovers import visible_shards
-from milepost.series.temporary import Temporary, new_token
+from milepost.series.notes import Temporary, new_token
 from milepost.storage import LocalStorage, MemoryStorage, Storage
 from tests import interrupts
 

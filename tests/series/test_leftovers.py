@@ -16,8 +16,8 @@ from milepost.errors import CorruptCheckpointError, StorageError
 from milepost.series.announcement import announced, digest_of
 from milepost.series.commit import commit_bundle
 from milepost.series.leftovers import sweep_leftovers, visible_shards
+from milepost.series.notes import Temporary, new_token, temporaries
 from milepost.series.series import list_announced
-from milepost.series.temporary import Temporary, new_token, temporaries
 from milepost.storage import LocalStorage, ReadableFile
 from milepost.testing import FaultyStorage
 from tests.series.test_commit import content, names, values

@@ -14,7 +14,7 @@ from milepost.errors import CheckpointNotFoundError, StorageError
 from milepost.graph.adapter import Array
 from milepost.saving.incremental import Division
 from milepost.series.commit import is_published
-from milepost.series.temporary import Temporary
+from milepost.series.notes import Temporary
 from milepost.storage import Storage, WritableFile
 from milepost.storage.checked import link
 from milepost.tensor import PiecewiseArray

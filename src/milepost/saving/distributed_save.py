@@ -39,7 +39,7 @@ from milepost.saving.distributed_part import Part
 from milepost.saving.distributed_plan import SharePlan, is_small, with_own
 from milepost.saving.incremental import Division, divide
 from milepost.series.commit import BeforeCommit, BundleCommit
-from milepost.series.temporary import Temporary
+from milepost.series.notes import Temporary
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray
 

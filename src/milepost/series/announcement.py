@@ -1,12 +1,6 @@
 """Announcements of numbered saves. They tell which checkpoints a killed process had saved but not yet listed.
 
-::
-
-    announcement := P ".milepost-" token "-index-" digest ".tmp"
-    token        := the token of the save
-    digest       := 16 hexadecimal digits: BLAKE2b, 8 bytes, of the index file's bytes
-
-A numbered save creates this empty file before its index becomes visible. It removes the file when the state file that names
+A numbered save creates an empty file (`milepost.series.notes`) before its index becomes visible. It removes the file when the state file that names
 the checkpoint P is durable. A process that was killed in between leaves its announcement. Its save reached the commit point if
 the index of P has this digest. An index with another digest belongs to another run, or is a copy.
 """
@@ -19,7 +13,7 @@ from milepost.bundle import index_path
 from milepost.coding.digest import blake2b
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.series.damage import concerns_file
-from milepost.series.temporary import Temporary, temporaries
+from milepost.series.notes import Temporary, temporaries
 from milepost.storage import Storage, WritableFile
 
 _DIGEST_BYTES: Final = 8

@@ -47,7 +47,7 @@ from milepost.errors import (
     warn,
 )
 from milepost.series.leftovers import data_files, sweep_leftovers, visible_shards
-from milepost.series.temporary import Temporary, claims, new_token
+from milepost.series.notes import Temporary, claims, new_token
 from milepost.storage import Storage, WritableFile
 from milepost.storage.checked import link
 

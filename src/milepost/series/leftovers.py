@@ -1,4 +1,4 @@
-"""Removes the leftovers of crashed saves. `milepost.series.temporary` has the names of the files.
+"""Removes the leftovers of crashed saves. `milepost.series.notes` has the names of the files.
 
 A save claims the names that it will write, with the file that will become its index, and the names of the data that it
 replaces. So after a crash at any point, the remaining claims tell exactly what to remove.
@@ -23,7 +23,7 @@ from milepost.bundle.index import read_header
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, warn
 from milepost.series.announcement import is_pending
 from milepost.series.damage import concerns_file
-from milepost.series.temporary import Temporary, claims, new_token, temporaries
+from milepost.series.notes import Temporary, claims, new_token, temporaries
 from milepost.storage import Storage
 from milepost.table import TableReader
 

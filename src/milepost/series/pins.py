@@ -1,11 +1,5 @@
 """Pins, which keep checkpoints from being removed, and the notes of removals, which look for pins.
 
-::
-
-    pin      := P ".pinned"                                      an empty file: the checkpoint P is not removed
-    note     := P ".milepost-" token "-removal-" digest ".tmp"   an empty file, in use while a process removes P
-    digest   := 16 hexadecimal digits: that of the index to be removed; zeros if a dead removal is not to be completed
-
 A pin is a separate file. So pinning is a single step that a crash cannot divide, and no process can lose another's pin
 by writing an older list.
 
@@ -20,51 +14,22 @@ A removal that was asked for by name records the digest of the index. If its pro
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from milepost.bundle import index_path
 from milepost.bundle.names import INDEX_SUFFIX
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, UnsupportedError
 from milepost.series.announcement import digest_of
 from milepost.series.leftovers import data_files
-from milepost.series.temporary import new_token
+from milepost.series.notes import NOT_TO_COMPLETE, PIN_SUFFIX, Temporary, pin_path, removals
 from milepost.storage import Storage, WritableFile
 
-PIN_SUFFIX: Final = ".pinned"
-_NOTE: Final = re.compile(r"(.+)\.milepost-([0-9a-f]{16})-removal-([0-9a-f]{16})\.tmp", re.DOTALL)
-NOT_TO_COMPLETE: Final = "0" * 16
-"""The digest in the note of a removal that a crash ends for good."""
 _PATIENCE: Final = 10.0
 """Seconds to wait for a removal. Without file locks, a dead one also counts as running."""
 _PAUSE: Final = 0.005
-
-
-class Note(NamedTuple):
-    """The note of a removal.
-
-    Attributes:
-        path: Its path.
-        prefix: The checkpoint that is removed.
-        digest: The digest of its index, or zeros.
-    """
-
-    path: str
-    prefix: str
-    digest: str
-
-
-def pin_path(prefix: str) -> str:
-    """The path of the pin of a checkpoint.
-
-    Example:
-        >>> pin_path("run/ckpt-1")
-        'run/ckpt-1.pinned'
-    """
-    return prefix + PIN_SUFFIX
 
 
 def is_pinned(storage: Storage, prefix: str) -> bool:
@@ -97,7 +62,7 @@ def pin(storage: Storage, prefix: str) -> None:
             if not is_pinned(storage, prefix):
                 raise
         deadline = time.monotonic() + _PATIENCE
-        while any(each.prefix == prefix and storage.in_use(each.path) for each in notes(storage, directory)):
+        while any(each.final == prefix and storage.in_use(each.path) for each in removals(storage, directory)):
             if time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE)
@@ -156,7 +121,7 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
             if is_pinned(storage, prefix):
                 continue
             digest = _digest(storage, prefix) if complete else NOT_TO_COMPLETE
-            note = storage.create(f"{prefix}.milepost-{new_token()}-removal-{digest}.tmp")
+            note = storage.create(Temporary.removal(prefix, digest).path)
             made.append((note, prefix))
             if is_pinned(storage, prefix):
                 storage.remove(note.path)
@@ -177,19 +142,9 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
                 note.close()
 
 
-def notes(storage: Storage, directory: str) -> list[Note]:
-    """The notes of all removals in a directory, running or dead."""
-    found = []
-    for name in storage.list(directory):
-        match = _NOTE.fullmatch(name) if name.endswith(".tmp") else None
-        if match is not None:
-            found.append(Note(os.path.join(directory, name), os.path.join(directory, match[1]), match[3]))
-    return found
-
-
-def is_noted(storage: Storage, note: Note) -> bool:
-    """Whether the checkpoint that a note names still exists, and was to be removed even after a crash."""
-    return note.digest != NOT_TO_COMPLETE and _digest(storage, note.prefix) == note.digest
+def is_noted(storage: Storage, note: Temporary) -> bool:
+    """Whether the checkpoint that the note of a removal names still exists, and was to be removed even after a crash."""
+    return note.digest != NOT_TO_COMPLETE and _digest(storage, note.final) == note.digest
 
 
 def _is_half_removed(storage: Storage, prefix: str) -> bool:

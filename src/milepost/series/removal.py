@@ -11,10 +11,10 @@ from milepost.bundle import index_path
 from milepost.bundle.names import v1_shards
 from milepost.errors import warn
 from milepost.series.leftovers import data_files, data_files_of
-from milepost.series.pins import is_noted, is_pinned, notes, pinned_error, removal
+from milepost.series.notes import Temporary, new_token, removals
+from milepost.series.pins import is_noted, is_pinned, pinned_error, removal
 from milepost.series.series import known_checkpoints
 from milepost.series.state_file import STATE_FILE, PathLike, record_state
-from milepost.series.temporary import Temporary, new_token
 from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path
@@ -112,20 +112,20 @@ def finish_removals(storage: Storage, directory: str, listed_in: str | None = No
     """
     listed_in = directory if listed_in is None else listed_in
     gone: set[str] = set()
-    for note in notes(storage, directory):
+    for note in removals(storage, directory):
         if storage.in_use(note.path):
             continue
-        index = index_path(note.prefix)
-        if not (storage.is_file(index) and is_pinned(storage, note.prefix)):
+        index = index_path(note.final)
+        if not (storage.is_file(index) and is_pinned(storage, note.final)):
             if is_noted(storage, note):
-                take_off_the_list(storage, listed_in, note.prefix)
+                take_off_the_list(storage, listed_in, note.final)
                 storage.remove(index)
                 storage.sync_directory(directory)
             if not storage.is_file(index):  # the process died while it removed this, or before it could write the list
-                take_off_the_list(storage, listed_in, note.prefix)
-                gone.add(note.prefix)
-                for shards in data_files(storage, note.prefix):
-                    storage.create(Temporary.claim(note.prefix, new_token(), shards).path).close()
+                take_off_the_list(storage, listed_in, note.final)
+                gone.add(note.final)
+                for shards in data_files(storage, note.final):
+                    storage.create(Temporary.claim(note.final, new_token(), shards).path).close()
                 storage.sync_directory(directory)
         storage.remove(note.path)
     return gone

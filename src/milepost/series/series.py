@@ -21,6 +21,7 @@ from milepost.bundle import index_path
 from milepost.bundle.names import INDEX_SUFFIX, find_prefixes
 from milepost.errors import CheckpointNotFoundError
 from milepost.series.announcement import announced, forget
+from milepost.series.notes import temporaries
 from milepost.series.state_file import (
     STATE_FILE,
     CheckpointState,
@@ -28,7 +29,6 @@ from milepost.series.state_file import (
     get_checkpoint_state,
     record_state,
 )
-from milepost.series.temporary import temporaries
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
 from milepost.storage.paths import has_directory, plain_path, relative_path

@@ -30,7 +30,8 @@ from milepost.foreign.orbax_layout import UNFINISHED
 from milepost.foreign.zip_directory import Archive
 from milepost.restoring.load import open_any
 from milepost.series.metadata import read_metadata
-from milepost.series.pins import notes, pinned_in
+from milepost.series.notes import removals
+from milepost.series.pins import pinned_in
 from milepost.series.saved_model import checkpoint_of, is_saved_model, prefix_of_variables
 from milepost.series.series import known_checkpoints, no_checkpoint_error, split_number
 from milepost.series.state_file import STATE_FILE
@@ -244,7 +245,7 @@ def deletion_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointNotFou
         return None
     directory, name = os.path.split(path)
     try:
-        is_begun = any(os.path.basename(note.prefix) == name for note in notes(storage, directory or os.curdir))
+        is_begun = any(os.path.basename(note.final) == name for note in removals(storage, directory or os.curdir))
         state = known_checkpoints(storage, directory)
     except MilepostError:
         return None

@@ -1,6 +1,6 @@
 """The temporary files of saves."""
 
-from milepost.series.temporary import Temporary, temporaries
+from milepost.series.notes import Temporary, temporaries
 from milepost.storage import LocalStorage
 
 

@@ -17,9 +17,9 @@ from milepost import (
     Variable,
 )
 from milepost.graph.keys import OBJECT_GRAPH
-from milepost.series.commit import commit_bundle
 from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
+from tests.bundles import commit_bundle
 
 KEY = "v/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -179,8 +179,8 @@ def test_a_number_that_was_forgotten_is_suggested(tmp_path):
 def test_a_graph_that_names_a_missing_tensor(tmp_path):
     from milepost.bundle import BundleWriter, open_bundle
     from milepost.graph.keys import OBJECT_GRAPH
-    from milepost.series.commit import commit_bundle
     from milepost.storage import LocalStorage
+    from tests.bundles import commit_bundle
 
     path = Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt")
     graph = open_bundle(LocalStorage(), path).read(OBJECT_GRAPH)
@@ -198,8 +198,8 @@ def test_a_graph_that_names_a_missing_tensor(tmp_path):
 
 def test_a_damaged_object_graph(tmp_path):
     from milepost.graph.keys import OBJECT_GRAPH
-    from milepost.series.commit import commit_bundle
     from milepost.storage import LocalStorage
+    from tests.bundles import commit_bundle
 
     for graph in (b"", b"\xff\xff\xff", b"\x0a\x04\x0a\x02\x08\x63"):
         commit_bundle(

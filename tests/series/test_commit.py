@@ -18,11 +18,12 @@ import pytest
 from milepost.bundle import BundleWriter
 from milepost.errors import StorageError
 from milepost.series import commit as commit_module
-from milepost.series.commit import BundleCommit, commit_bundle, commit_file
+from milepost.series.commit import BundleCommit, commit_file
 from milepost.series.leftovers import visible_shards
 from milepost.series.notes import Temporary, new_token
 from milepost.storage import LocalStorage, MemoryStorage, Storage
 from tests import interrupts
+from tests.bundles import commit_bundle
 
 STORAGE = LocalStorage()
 
@@ -286,7 +287,8 @@ class TestSystemCalls:
     CODE = """
 import sys
 import numpy as np
-from milepost.series.commit import BundleCommit, commit_bundle, commit_file
+from milepost.series.commit import BundleCommit, commit_file
+from tests.bundles import commit_bundle
 from milepost.storage import LocalStorage
 commit_bundle(LocalStorage(), sys.argv[1] + "/x", lambda writer: writer.add("v", np.ones(10)))
 commit_file(LocalStorage(), sys.argv[1] + "/state", b"text")

@@ -13,9 +13,10 @@ import pytest
 
 from milepost.bundle import BundleWriter, index_path, open_bundle
 from milepost.errors import CheckpointNotFoundError, MilepostWarning, StorageError
-from milepost.series.commit import commit_bundle, commit_file
+from milepost.series.commit import commit_file
 from milepost.series.leftovers import sweep_leftovers, visible_shards
 from milepost.testing import FaultyStorage
+from tests.bundles import commit_bundle
 
 P = "run/ckpt-1"
 OLD, NEW = 1, 2

@@ -16,7 +16,6 @@ import pytest
 
 from milepost.errors import ArgumentError, MilepostWarning, SkippedCheckpointWarning, StateFileError, StorageError
 from milepost.series import directory as directory_module
-from milepost.series.commit import commit_bundle
 from milepost.series.directory import (
     checkpoint_exists,
     checkpoints_iterator,
@@ -26,6 +25,7 @@ from milepost.series.directory import (
 from milepost.series.removal import remove_checkpoint
 from milepost.series.state_file import CheckpointState, get_checkpoint_state, record_state, update_checkpoint_state
 from milepost.storage import LocalStorage, MemoryStorage, ReadableFile
+from tests.bundles import commit_bundle
 from tests.series.test_commit import names, values
 
 STORAGE = LocalStorage()

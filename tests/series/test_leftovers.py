@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from milepost.errors import CorruptCheckpointError, StorageError
 from milepost.series.announcement import announced, digest_of
-from milepost.series.commit import commit_bundle
 from milepost.series.leftovers import sweep_leftovers, visible_shards
 from milepost.series.notes import Temporary, new_token, temporaries
 from milepost.series.series import list_announced
 from milepost.storage import LocalStorage, ReadableFile
 from milepost.testing import FaultyStorage
+from tests.bundles import commit_bundle
 from tests.series.test_commit import content, names, values
 
 STORAGE = LocalStorage()
@@ -198,7 +198,8 @@ class TestKill:
     CODE = """
 import sys
 import numpy as np
-from milepost.series.commit import commit_bundle, commit_file
+from milepost.series.commit import commit_file
+from tests.bundles import commit_bundle
 from milepost.storage import LocalStorage
 number, storage = int(sys.argv[2]), LocalStorage()
 while True:

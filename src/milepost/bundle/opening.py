@@ -65,14 +65,13 @@ def open_whole(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReader
 
     Example:
         >>> import numpy as np
-        >>> from milepost.bundle import BundleWriter
-        >>> from milepost.series.commit import commit_bundle
+        >>> import milepost
         >>> from milepost.storage import MemoryStorage
         >>> storage = MemoryStorage()
-        >>> commit_bundle(storage, "ckpt", lambda writer: writer.add("x", np.float32([1, 2])))
-        >>> reader = open_whole(storage, "ckpt")
-        >>> commit_bundle(storage, "ckpt", lambda writer: writer.add("x", np.float32([3, 4])))
-        >>> reader.read("x")
+        >>> path = milepost.save("ckpt", {"x": np.float32([1, 2])}, storage=storage)
+        >>> reader = open_whole(storage, path)
+        >>> path = milepost.save("ckpt", {"x": np.float32([3, 4])}, storage=storage)
+        >>> reader.read("x/.ATTRIBUTES/VARIABLE_VALUE")
         array([1., 2.], dtype=float32)
     """
     for _ in range(_TRIES):

@@ -12,7 +12,7 @@ from milepost.conversion.plan import Exported
 from milepost.conversion.streamed import Source
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
-from milepost.series.commit import commit_bundle
+from milepost.series.commit import BundleCommit
 from milepost.storage import LOCAL_STORAGE
 from milepost.tensor import DType
 
@@ -62,15 +62,14 @@ def write(
     """
     parts = parts_of(tensors, most)
     source = Source(reader)
-
-    def fill(writer: BundleWriter) -> None:
+    with BundleCommit(LOCAL_STORAGE, target, len(parts)) as commit:
+        writer = BundleWriter(shards=len(commit.data), alignment=alignment)
         for shard, part in enumerate(parts):
             for tensor in part:
                 writer.add(tensor.name, source.array(tensor), tensor.spec.dtype, shard=shard)
         if graph is not None:
             writer.add(OBJECT_GRAPH, graph)
-
-    commit_bundle(LOCAL_STORAGE, target, fill, shards=len(parts), alignment=alignment)
+        commit.write(writer)
     return checkpoint_files(target)
 
 

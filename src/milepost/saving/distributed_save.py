@@ -18,7 +18,6 @@ renamed the claim to the index before, the checkpoint is saved.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -83,8 +82,7 @@ def save_as_first(
     _compare(rounds, plan, summaries)
     files = [summary.facts["files"] for summary in summaries]
     others = [(node, SavedValue(*value)) for summary in summaries[1:] for node, value in summary.facts["own"]]
-    storage.make_directory(os.path.dirname(prefix))
-    with _unless_given_up(rounds, prefix), BundleCommit(storage, prefix, sum(files) + 1) as commit:
+    with BundleCommit(storage, prefix, sum(files) + 1) as commit, _unless_given_up(rounds, prefix):
         shards = len(commit.data)
         rounds.tell(Message({"token": commit.claim.token, "shards": shards, "files": _runs(files)}))
         writer = BundleWriter(shards=shards, alignment=options.data_alignment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from milepost.graph.remedies import cannot_be_read
 from milepost.graph.traversal import walk
 from milepost.graph.variable import shape_fits
 from milepost.saving.incremental import divide
-from milepost.series.commit import BeforeCommit, commit_bundle
+from milepost.series.commit import BeforeCommit, BundleCommit
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSpec
 from milepost.tensor.dtype import STRING
@@ -360,7 +360,7 @@ def execute_save(
         storage: Where to write.
         prefix: Path of the files, without their endings.
         options: How to save.
-        before_commit: As for `milepost.series.commit.commit_bundle`.
+        before_commit: As for `milepost.series.commit.BundleCommit.write`.
         metadata: As `milepost.series.metadata.encode` gives it.
 
     Raises:
@@ -372,16 +372,20 @@ def execute_save(
         own.append((METADATA, np.array(metadata, object), STRING))
     writes, shards = plan.writes, plan.shards
     del plan  # so that its parts are freed as soon as they are used
-    commit = partial(commit_bundle, storage, prefix, alignment=options.data_alignment, before_commit=before_commit)
     if isinstance(writes, Wholes) and not options.incremental:
         tensors = zip(writes.keys, arrays, writes.dtypes, strict=True)
         del writes
-        commit(lambda writer: writer.add_all(itertools.chain(tensors, own)))
+        with BundleCommit(storage, prefix) as commit:
+            writer = BundleWriter(shards=len(commit.data), alignment=options.data_alignment)
+            writer.add_all(itertools.chain(tensors, own))
+            commit.write(writer, before_commit)
         return
-    with divide(storage, prefix, writes, shards, arrays, options) as division:
-
-        def fill(writer: BundleWriter) -> None:
-            division.add_to(writer, arrays)
-            writer.add_all(own, shard=division.written - 1)
-
-        commit(fill, shards=division.files, take_over=division.take_over)
+    with (
+        divide(storage, prefix, writes, shards, arrays, options) as division,
+        BundleCommit(storage, prefix, division.files) as commit,
+    ):
+        division.take_over(commit)
+        writer = BundleWriter(shards=len(commit.data), alignment=options.data_alignment)
+        division.add_to(writer, arrays)
+        writer.add_all(own, shard=division.written - 1)
+        commit.write(writer, before_commit)

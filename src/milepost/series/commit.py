@@ -68,58 +68,6 @@ class BeforeCommit(NamedTuple):
     begin: Callable[[], object]
 
 
-def commit_bundle(
-    storage: Storage,
-    prefix: str,
-    fill: Callable[[BundleWriter], None],
-    *,
-    shards: int = 1,
-    alignment: int = 1,
-    before_commit: BeforeCommit | None = None,
-    take_over: Callable[[BundleCommit], object] | None = None,
-) -> None:
-    """Writes a checkpoint. When this returns, the checkpoint survives a power cut.
-
-    An existing checkpoint is replaced atomically. Its data files are removed, but processes that have them open can
-    still read them.
-
-    Args:
-        storage: Where to write.
-        prefix: Path of the files, without their endings. Missing directories are made.
-        fill: A function that adds the tensors to the writer.
-        shards: The number of data files. If an existing checkpoint with as many is replaced, there is one more, which is
-            empty.
-        alignment: Bytes; each tensor begins at a multiple of it.
-        before_commit: What to call before the commit point.
-        take_over: A function that is called before ``fill`` and that may link some of the data files; see `BundleCommit.link`.
-
-    Raises:
-        StorageError: The files cannot be written. Existing files are unchanged.
-        AfterCommitError: The new checkpoint is visible, but a power cut may lose it.
-
-    Example:
-        >>> import numpy as np
-        >>> from milepost.storage import MemoryStorage
-        >>> storage = MemoryStorage()
-        >>> commit_bundle(storage, "run/ckpt-1", lambda writer: writer.add("x", np.float32([1, 2])))
-        >>> storage.list("run")
-        ['ckpt-1.data-00000-of-00001', 'ckpt-1.index']
-    """
-    storage.make_directory(os.path.dirname(prefix))
-    try:
-        with BundleCommit(storage, prefix, shards) as save:
-            if take_over is not None:
-                take_over(save)
-            writer = BundleWriter(shards=len(save.data), alignment=alignment)
-            fill(writer)
-            for shard, temporary in enumerate(save.data):
-                if shard not in save.linked:
-                    writer.write_shard(shard, save.create(temporary))
-            save.publish(writer.index(), before_commit)
-    except CheckpointNotFoundError as error:
-        raise _vanished(error) from error
-
-
 def commit_file(storage: Storage, path: str, data: bytes) -> None:
     """Writes a small file, or replaces it. When this returns, the file survives a power cut.
 
@@ -174,18 +122,37 @@ def not_durable(prefix: str, error: BaseException) -> AfterCommitError:
 class BundleCommit:
     """The files of one save, from the claim to the commit. It removes files that it does not publish.
 
+    An existing checkpoint is replaced atomically. Its data files are removed, but processes that have them open can
+    still read them.
+
     Args:
         storage: Where to write.
-        prefix: Path of the files, without ending. The directory exists.
-        wanted: The least number of data files. There may be more; see `data`.
+        prefix: Path of the files, without ending. Missing directories are made.
+        wanted: The number of data files. If an existing checkpoint with as many is replaced, there is one more, which is
+            empty.
 
     Attributes:
         data: The data files. All of them are written or linked before `publish`.
         linked: The numbers of those that are links to existing files.
         claim: The file that becomes the index. Whoever removes it before the commit point keeps the save from being committed.
+
+    Raises:
+        StorageError: The files cannot be written. Existing files are unchanged.
+        AfterCommitError: The new checkpoint is visible, but a power cut may lose it.
+
+    Example:
+        >>> import numpy as np
+        >>> from milepost.storage import MemoryStorage
+        >>> storage = MemoryStorage()
+        >>> with BundleCommit(storage, "run/ckpt-1") as commit:
+        ...     writer = BundleWriter(shards=len(commit.data))
+        ...     writer.add("x", np.float32([1, 2]))
+        ...     commit.write(writer)
+        >>> storage.list("run")
+        ['ckpt-1.data-00000-of-00001', 'ckpt-1.index']
     """
 
-    def __init__(self, storage: Storage, prefix: str, wanted: int) -> None:
+    def __init__(self, storage: Storage, prefix: str, wanted: int = 1) -> None:
         self._storage = storage
         self._prefix = prefix
         self._directory = os.path.dirname(prefix)
@@ -197,14 +164,17 @@ class BundleCommit:
         self._published = False
         self.linked: set[int] = set()
         self.data: list[Temporary] = []
+        storage.make_directory(self._directory)
         try:
             self.claim, self._index = self._claim_names(wanted)
             shards = self.claim.shards or 0
             self.data += [Temporary(data_path(prefix, shard, shards), self._token) for shard in range(shards)]
-        except BaseException:  # Ctrl-C, whose traceback may keep this object
+        except BaseException as error:  # Ctrl-C, whose traceback may keep this object
             for file in self._open:
                 _remove_quietly(storage, [file.path])
                 file.close()
+            if isinstance(error, CheckpointNotFoundError):
+                raise _vanished(error) from error
             raise
 
     def __enter__(self) -> Self:
@@ -220,6 +190,8 @@ class BundleCommit:
                 file.close()
             except StorageError:
                 pass  # The file has been synced, or the save has failed.
+        if isinstance(error, CheckpointNotFoundError):
+            raise _vanished(error) from error
 
     def create(self, temporary: Temporary) -> WritableFile:
         """A new file of the save. It stays open until the save ends, so that other processes see that the save is alive."""
@@ -252,12 +224,24 @@ class BundleCommit:
         self._storage.remove(self.data[shard].path)
         self.linked.discard(shard)
 
+    def write(self, writer: BundleWriter, before_commit: BeforeCommit | None = None) -> None:
+        """Writes the data files that are not linked and the index. When this returns, the checkpoint survives a power cut.
+
+        Args:
+            writer: Has all tensors, for as many data files as `data` has.
+            before_commit: What to call before the commit point.
+        """
+        for shard, temporary in enumerate(self.data):
+            if shard not in self.linked:
+                writer.write_shard(shard, self.create(temporary))
+        self.publish(writer.index(), before_commit)
+
     def publish(self, index: bytes, before_commit: BeforeCommit | None = None) -> None:
         """Carries out the rest of step 2, from the sync of the data on, and steps 3 to 7.
 
         Args:
             index: The bytes of the index.
-            before_commit: As for `commit_bundle`.
+            before_commit: As for `write`.
         """
         storage, directory = self._storage, self._directory
         self.sync_data()

@@ -88,8 +88,8 @@ if TYPE_CHECKING:
     from milepost.series.state_file import get_checkpoint_state as get_checkpoint_state
     from milepost.series.state_file import update_checkpoint_state as update_checkpoint_state
     from milepost.tensor import DType as DType
-    from milepost.tools.drawing import Drawing as Drawing
-    from milepost.tools.drawing import draw_graph as draw_graph
+    from milepost.tools.drawing.graph import Drawing as Drawing
+    from milepost.tools.drawing.graph import draw_graph as draw_graph
 
 __version__ = "0.1.0"
 
@@ -143,7 +143,7 @@ _MODULES: Final = {
     "milepost.graph": ["Module", "NoDependency", "PythonState", "SlotOwner", "TensorState", "Variable"],
     "milepost.manager": ["CheckpointManager"],
     "milepost.tensor": ["DType"],
-    "milepost.tools.drawing": ["Drawing", "draw_graph"],
+    "milepost.tools.drawing.graph": ["Drawing", "draw_graph"],
 }
 """The public names, by the module that has each. The imports above tell type checkers and editors the same."""
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}

@@ -11,7 +11,7 @@ import pytest
 import milepost
 from milepost.conversion.formats import WRITERS
 from milepost.tensor import DType
-from milepost.tools.statistics import is_numeric
+from milepost.tools.values.statistics import is_numeric
 
 SHAPES = {
     "empty": np.zeros((0, 3), np.float32),

@@ -11,7 +11,7 @@ import milepost
 from milepost import Checkpoint, Variable
 from milepost.tensor import DType
 from milepost.tools.cli import main
-from milepost.tools.statistics import is_numeric
+from milepost.tools.values.statistics import is_numeric
 from tests.tools.commands import contents, damage, json_of, most_memory, net, output_of
 
 KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -5,11 +5,11 @@ import pytest
 import milepost
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.restoring.load import read_object_graph
-from milepost.tools.keras_slots import KerasSlot, keras_slots
+from milepost.tools.drawing.keras_slots import KerasSlot, keras_slots
+from milepost.tools.drawing.picture import SLOT, VARIABLE, picture_of
 from milepost.tools.named import open_named
-from milepost.tools.picture import SLOT, VARIABLE, picture_of
 from milepost.tools.report.outline import outline_of
-from milepost.tools.tensors import rows_of
+from milepost.tools.values.tensors import rows_of
 
 STATES = {
     "keras": ["momentum of d/kernel", "momentum of d/bias", "velocity of d/kernel", "velocity of d/bias"],

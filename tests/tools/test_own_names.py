@@ -6,9 +6,9 @@ import pytest
 import milepost
 from milepost import Checkpoint
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
-from milepost.tools.picture import picture_of
-from milepost.tools.tensors import rows_of
+from milepost.tools.drawing.picture import picture_of
 from milepost.tools.tree import folded, tree_of
+from milepost.tools.values.tensors import rows_of
 from tests.tools.commands import json_of, output_of
 from tests.tools.test_report import data_of, page
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import milepost
 from milepost import KeyNotFoundError
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
-from milepost.tools.layout import place, rows_of
-from milepost.tools.picture import COLOURS, MOST_NODES, OBJECT, OPTIMIZER, SLOT, VARIABLE, DrawnEdge, picture_of
-from milepost.tools.svg import STYLE, to_dot, to_svg
+from milepost.tools.drawing.layout import place, rows_of
+from milepost.tools.drawing.picture import COLOURS, MOST_NODES, OBJECT, OPTIMIZER, SLOT, VARIABLE, DrawnEdge, picture_of
+from milepost.tools.drawing.svg import STYLE, to_dot, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

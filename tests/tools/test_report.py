@@ -23,14 +23,14 @@ from milepost.bundle.counting import counted_by
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.tensor import DType
 from milepost.tools.cli import main
-from milepost.tools.histogram import Histogram
 from milepost.tools.named import open_named
 from milepost.tools.report import measurement, survey
 from milepost.tools.report import page as page_module
 from milepost.tools.report.contents import DETAILS, all_rounded, rounded
 from milepost.tools.report.outline import outline_of
 from milepost.tools.report.page import page_of
-from milepost.tools.tensors import Row, is_of_program, rows_of
+from milepost.tools.values.histogram import Histogram
+from milepost.tools.values.tensors import Row, is_of_program, rows_of
 from tests.tools.commands import damage, json_of, most_memory, net, output_of, series
 
 HOSTILE = {

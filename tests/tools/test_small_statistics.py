@@ -4,9 +4,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from milepost.tools.histogram import Histogram
-from milepost.tools.small_statistics import histogram_of_part, statistics_of_parts
-from milepost.tools.statistics import statistics_of
+from milepost.tools.values.histogram import Histogram
+from milepost.tools.values.small_statistics import histogram_of_part, statistics_of_parts
+from milepost.tools.values.statistics import statistics_of
 
 INF, NAN = np.inf, np.nan
 PARTS = [

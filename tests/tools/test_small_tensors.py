@@ -6,13 +6,13 @@ import pytest
 
 import milepost
 from milepost.errors import CorruptCheckpointError
-from milepost.tools.blocks import Block
-from milepost.tools.comparison import Comparison
-from milepost.tools.differences import Differences
 from milepost.tools.named import open_named
-from milepost.tools.small_tensors import SmallTensors, compare_small, differences_of
-from milepost.tools.statistics import Difference
-from milepost.tools.tensors import Tensors
+from milepost.tools.values.blocks import Block
+from milepost.tools.values.comparison import Comparison
+from milepost.tools.values.differences import Differences
+from milepost.tools.values.small_tensors import SmallTensors, compare_small, differences_of
+from milepost.tools.values.statistics import Difference
+from milepost.tools.values.tensors import Tensors
 
 INF, NAN = np.inf, np.nan
 PAIRS = [

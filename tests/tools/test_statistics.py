@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from milepost.tensor import DType
-from milepost.tools.blocks import Block, Room, blocks_of, norm_of
-from milepost.tools.small_statistics import statistics_of_parts
-from milepost.tools.small_tensors import differences_of
-from milepost.tools.statistics import Difference, histogram_of, is_numeric, statistics_of
+from milepost.tools.values.blocks import Block, Room, blocks_of, norm_of
+from milepost.tools.values.small_statistics import statistics_of_parts
+from milepost.tools.values.small_tensors import differences_of
+from milepost.tools.values.statistics import Difference, histogram_of, is_numeric, statistics_of
 
 NUMERIC = [dtype for dtype in DType.all() if is_numeric(dtype)]
 REAL = [dtype for dtype in NUMERIC if dtype.numpy.kind != "c"]

@@ -67,10 +67,10 @@ def open_whole(storage: Storage, prefix: str | os.PathLike[str]) -> BundleReader
         >>> import numpy as np
         >>> import milepost
         >>> from milepost.storage import MemoryStorage
-        >>> storage = MemoryStorage()
-        >>> path = milepost.save("ckpt", {"x": np.float32([1, 2])}, storage=storage)
-        >>> reader = open_whole(storage, path)
-        >>> path = milepost.save("ckpt", {"x": np.float32([3, 4])}, storage=storage)
+        >>> options = milepost.CheckpointOptions(storage=MemoryStorage())
+        >>> path = milepost.save("ckpt", {"x": np.float32([1, 2])}, options)
+        >>> reader = open_whole(options.storage, path)
+        >>> path = milepost.save("ckpt", {"x": np.float32([3, 4])}, options)
         >>> reader.read("x/.ATTRIBUTES/VARIABLE_VALUE")
         array([1., 2.], dtype=float32)
     """

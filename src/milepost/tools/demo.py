@@ -16,8 +16,8 @@ from typing import Final
 
 import milepost
 from milepost.tools import guide_numpy
-from milepost.tools.picture import picture_of, specs_of
-from milepost.tools.svg import to_svg
+from milepost.tools.drawing.picture import picture_of, specs_of
+from milepost.tools.drawing.svg import to_svg
 
 STEPS: Final = 100
 _KILLED_AT: Final = (37, 73)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from milepost.collector import collection_paused
 from milepost.graph.keys import SLOT
-from milepost.tools.tensors import Row, is_of_program, steps_of
+from milepost.tools.values.tensors import Row, is_of_program, steps_of
 
 MARKER: Final = SLOT.removeprefix("/")
 """The beginning of the name of a slot variable below its variable."""

@@ -18,11 +18,11 @@ from milepost.errors import MilepostError, StorageError, UnsupportedError
 from milepost.tensor import DType
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_output, check_output
-from milepost.tools.element_types import Converter
 from milepost.tools.named import open_named
-from milepost.tools.statistics import is_numeric
-from milepost.tools.tensors import one_selected
 from milepost.tools.terminal import note, progress, shown
+from milepost.tools.values.element_types import Converter
+from milepost.tools.values.statistics import is_numeric
+from milepost.tools.values.tensors import one_selected
 
 
 def add(commands: Any) -> None:

@@ -15,13 +15,13 @@ from milepost.collector import collection_paused
 from milepost.foreign import called
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_rename
-from milepost.tools.comparison import KINDS, Comparison, Kind, NotArrays, Places
 from milepost.tools.fitting import Column
 from milepost.tools.named import open_named
 from milepost.tools.names import ROOT, nameless, translation_of
 from milepost.tools.own_names import layer_of, own_names_of
-from milepost.tools.tensors import Tensors
 from milepost.tools.terminal import all_named, line, named, note, print_json, progress, shown, table_of_columns, warning
+from milepost.tools.values.comparison import KINDS, Comparison, Kind, NotArrays, Places
+from milepost.tools.values.tensors import Tensors
 
 _MOST_LISTED: Final = 5
 _SIGNS: Final[dict[Kind, str]] = {"removed": "-", "added": "+", "reshaped": "!", "retyped": "!", "changed": "~"}

@@ -18,10 +18,10 @@ from milepost.tools.arguments import (
     natural,
     positive,
 )
-from milepost.tools.drawing import drawing_of
+from milepost.tools.drawing.graph import drawing_of
+from milepost.tools.drawing.picture import MOST_NODES, tree_rows
 from milepost.tools.fitting import NAMES, Column
 from milepost.tools.named import open_named
-from milepost.tools.picture import MOST_NODES, tree_rows
 from milepost.tools.terminal import is_terminal, line, note, print_json, shown, table
 
 _COLUMNS = (Column("NAME", style=NAMES, folds=True), Column("OBJECT", folds=True))

@@ -18,22 +18,22 @@ from milepost.series.metadata import read_metadata
 from milepost.series.series import split_number
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_json, add_output, check_output
+from milepost.tools.drawing.picture import picture_of
+from milepost.tools.drawing.svg import to_svg
 from milepost.tools.inventory import inventory_of
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.names import ROOT
 from milepost.tools.own_names import own_names_of
 from milepost.tools.paths import typed_path
-from milepost.tools.picture import picture_of
 from milepost.tools.report.contents import MOST_HISTOGRAMS, Described, Detail, changes_of, contents_of, pairs_for_page
 from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import outline_of
 from milepost.tools.report.page import page_of
 from milepost.tools.report.subject import Subject
 from milepost.tools.report.survey import measure, pairs_of, sizes_read, subjects_of
-from milepost.tools.statistics import is_numeric
-from milepost.tools.svg import to_svg
-from milepost.tools.tensors import Row, Tensors
 from milepost.tools.terminal import note, print_json, progress, shown
+from milepost.tools.values.statistics import is_numeric
+from milepost.tools.values.tensors import Row, Tensors
 
 
 def add(commands: Any) -> None:

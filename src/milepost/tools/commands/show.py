@@ -16,13 +16,10 @@ from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.series.metadata import read_metadata
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
-from milepost.tools.blocks import COMPLEX
 from milepost.tools.fitting import Column
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.names import ROOT, all_printed, nameless, printed
 from milepost.tools.own_names import layer_of, own_names_of
-from milepost.tools.statistics import BARS, BARS_IN_ASCII, Statistics, bars, histogram_of, is_numeric, statistics_of
-from milepost.tools.tensors import Row, row_of, rows_of, selected
 from milepost.tools.terminal import (
     can_print,
     is_drawn,
@@ -38,6 +35,17 @@ from milepost.tools.terminal import (
     terminal_width,
 )
 from milepost.tools.tree import Line, folded, tree_of
+from milepost.tools.values.blocks import COMPLEX
+from milepost.tools.values.statistics import (
+    BARS,
+    BARS_IN_ASCII,
+    Statistics,
+    bars,
+    histogram_of,
+    is_numeric,
+    statistics_of,
+)
+from milepost.tools.values.tensors import Row, row_of, rows_of, selected
 
 _MOST_LINES: Final = 200
 """Lines of a tree on a terminal. Deeper levels are folded."""

@@ -15,14 +15,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.graph.description import shortened
-from milepost.tools.comparison import KINDS, Kind
-from milepost.tools.histogram import Bins
 from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import Outline
 from milepost.tools.report.subject import Subject
-from milepost.tools.statistics import Difference, Statistics
-from milepost.tools.tensors import Row, is_of_program
 from milepost.tools.terminal import metrics_text, shown
+from milepost.tools.values.comparison import KINDS, Kind
+from milepost.tools.values.histogram import Bins
+from milepost.tools.values.statistics import Difference, Statistics
+from milepost.tools.values.tensors import Row, is_of_program
 
 _HEIGHT: Final = 90
 """The largest height of a bar of a histogram. Each height is one character."""

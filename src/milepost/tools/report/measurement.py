@@ -11,10 +11,10 @@ from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
 from milepost.conversion.chunks import Sections, chunks_of, together
 from milepost.errors import MilepostError
-from milepost.tools.blocks import Room, blocks_of
-from milepost.tools.histogram import Histogram
-from milepost.tools.statistics import Difference, Statistics
-from milepost.tools.tensors import Row
+from milepost.tools.values.blocks import Room, blocks_of
+from milepost.tools.values.histogram import Histogram
+from milepost.tools.values.statistics import Difference, Statistics
+from milepost.tools.values.tensors import Row
 
 _SECTION: Final = 1 << 22
 """Elements of a section."""

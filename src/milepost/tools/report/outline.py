@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 from milepost.collector import collection_paused
 from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE
 from milepost.graph.object_graph import ObjectGraph
+from milepost.tools.drawing.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer, slots_of
+from milepost.tools.drawing.picture import SLOT as SLOT_VARIABLE
 from milepost.tools.own_names import own_name_of
-from milepost.tools.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer, slots_of
-from milepost.tools.picture import SLOT as SLOT_VARIABLE
-from milepost.tools.tensors import Row, is_of_program
 from milepost.tools.tree import MARKER, Branch, in_order, tree_of
+from milepost.tools.values.tensors import Row, is_of_program
 
 RECORD: Final = "record"
 """The role of what is no value of the program: the object graph, and the metadata."""
@@ -35,7 +35,7 @@ class OutlineRow(NamedTuple):
     Attributes:
         depth: How many rows it is below; 0 at the top.
         name: Its name in the object above it.
-        role: A role of `milepost.tools.picture`, or `RECORD`.
+        role: A role of `milepost.tools.drawing.picture`, or `RECORD`.
         tensor: The position of its tensor; None if it has none.
         key: The key of the tensor, if that is not made of the names.
         others: Other names that lead to the object.

@@ -43,7 +43,7 @@ def page_of(contents: Callable[[Detail], dict[str, Any]], *, title: str, summary
         contents: Gives the data with as much detail as it is told.
         title: What the page is about, as `milepost.tools.terminal.shown` gives it.
         summary: A sentence for those who run no scripts.
-        picture: An SVG document of `milepost.tools.svg`, or nothing.
+        picture: An SVG document of `milepost.tools.drawing.svg`, or nothing.
     """
     page = ""
     for detail in DETAILS:

@@ -16,9 +16,9 @@ from milepost.coding.varints import Column
 from milepost.errors import MilepostError
 from milepost.tools.report.measurement import Pair
 from milepost.tools.report.subject import Subject
-from milepost.tools.small_statistics import histogram_of_part, statistics_of_parts
-from milepost.tools.small_tensors import SmallTensors, differences_of
-from milepost.tools.tensors import Tensors
+from milepost.tools.values.small_statistics import histogram_of_part, statistics_of_parts
+from milepost.tools.values.small_tensors import SmallTensors, differences_of
+from milepost.tools.values.tensors import Tensors
 
 _BATCH: Final = 1 << 20
 """Bytes of the tensors that are in memory at once, of all checkpoints."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from milepost.tools.report.measurement import Pair
-from milepost.tools.statistics import Difference, Statistics
-from milepost.tools.tensors import Row
+from milepost.tools.values.statistics import Difference, Statistics
+from milepost.tools.values.tensors import Row
 
 
 @dataclass(slots=True)

@@ -13,12 +13,12 @@ from milepost.bundle import BundleReader, for_each
 from milepost.bundle.counting import counted_by, counter
 from milepost.bundle.parallel import THREADS
 from milepost.errors import MilepostError, without_remedy
-from milepost.tools.comparison import by_name
 from milepost.tools.report.measurement import Measurement, Pair, Section
 from milepost.tools.report.small import measure_small
 from milepost.tools.report.subject import Subject
-from milepost.tools.statistics import Difference, is_numeric
-from milepost.tools.tensors import Row, Tensors
+from milepost.tools.values.comparison import by_name
+from milepost.tools.values.statistics import Difference, is_numeric
+from milepost.tools.values.tensors import Row, Tensors
 
 _COUNTED: Final = 1 << 17
 """Elements of a tensor that its histogram counts, about, if it has more."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from milepost.tools.picture import COLOURS, OBJECT, OPTIMIZER, SLOT, VARIABLE, DrawnNode, Picture
-from milepost.tools.sheet import HEIGHT, MARGIN, Point, curve_of, sheet_of
+from milepost.tools.drawing.picture import COLOURS, OBJECT, OPTIMIZER, SLOT, VARIABLE, DrawnNode, Picture
+from milepost.tools.drawing.sheet import HEIGHT, MARGIN, Point, curve_of, sheet_of
 
 _LETTER: Final = 6.6
 """Width of an average letter at 11 pixels; a little generous, because fonts differ."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from milepost.collector import collection_paused
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
-from milepost.tools.tensors import Row
 from milepost.tools.tree import Branch, in_order, tree_of
+from milepost.tools.values.tensors import Row
 
 
 class NameGraph(NamedTuple):

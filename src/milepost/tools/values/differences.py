@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from milepost.tools.statistics import Difference
+from milepost.tools.values.statistics import Difference
 
 _FIELDS = ("count", "unequal", "largest", "norm", "before")
 

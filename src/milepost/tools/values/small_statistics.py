@@ -1,4 +1,4 @@
-"""Statistics of many small tensors at once: what `milepost.tools.statistics` finds of each of them, computed for all in one array."""
+"""Statistics of many small tensors at once: what `milepost.tools.values.statistics` finds of each of them, computed for all in one array."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from milepost.coding.varints import Column
-from milepost.tools.blocks import as_numbers, norms_of
-from milepost.tools.histogram import Histogram
-from milepost.tools.statistics import Statistics
+from milepost.tools.values.blocks import as_numbers, norms_of
+from milepost.tools.values.histogram import Histogram
+from milepost.tools.values.statistics import Statistics
 
 
 def statistics_of_parts(elements: Any, counts: Sequence[int] | Column) -> list[Statistics]:

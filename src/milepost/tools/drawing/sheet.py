@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from milepost.tools.layout import place
+from milepost.tools.drawing.layout import place
 
 Point = tuple[float, float]
 

@@ -1,6 +1,6 @@
 """Statistics of a tensor and of the difference of two, computed block by block.
 
-A block is small enough to stay in the cache of a processor while it is gone over several times (`milepost.tools.blocks`). Means and deviations
+A block is small enough to stay in the cache of a processor while it is gone over several times (`milepost.tools.values.blocks`). Means and deviations
 of blocks are joined by the method of Chan, Golub and LeVeque (1983), which loses no digits to large sums.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.tensor import DType
-from milepost.tools.blocks import COMPLEX, Block, Room, as_numbers, blocks_of, is_wider, norm_of, sum_of_squares
-from milepost.tools.histogram import Histogram
+from milepost.tools.values.blocks import COMPLEX, Block, Room, as_numbers, blocks_of, is_wider, norm_of, sum_of_squares
+from milepost.tools.values.histogram import Histogram
 
 _MOST_CANCELLED: Final = 1e-4
 """If the sum of squared deviations is a smaller part of the sum of squares, their difference would lose digits."""

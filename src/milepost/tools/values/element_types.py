@@ -9,7 +9,7 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.errors import MismatchError
-from milepost.tools.blocks import as_numbers
+from milepost.tools.values.blocks import as_numbers
 
 
 class Converter:

@@ -18,10 +18,10 @@ from milepost.bundle.counting import counter
 from milepost.coding.varints import Column
 from milepost.errors import MilepostError
 from milepost.tensor import DType
-from milepost.tools.blocks import norms_of
-from milepost.tools.differences import Differences
-from milepost.tools.statistics import apart_of, comparable, is_numeric
-from milepost.tools.tensors import Tensors
+from milepost.tools.values.blocks import norms_of
+from milepost.tools.values.differences import Differences
+from milepost.tools.values.statistics import apart_of, comparable, is_numeric
+from milepost.tools.values.tensors import Tensors
 
 _SMALL: Final = 16 << 10
 """Bytes of the largest tensor that is compared together with others."""

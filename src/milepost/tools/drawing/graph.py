@@ -28,13 +28,13 @@ from milepost.storage import Storage
 from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path
 from milepost.tensor import TensorSpec
-from milepost.tools.name_graph import graph_of_names
+from milepost.tools.drawing.name_graph import graph_of_names
+from milepost.tools.drawing.picture import Picture, find_node, picture_of
+from milepost.tools.drawing.svg import to_dot, to_svg
 from milepost.tools.named import open_named
 from milepost.tools.names import typed
 from milepost.tools.own_names import own_names_of
-from milepost.tools.picture import Picture, find_node, picture_of
-from milepost.tools.svg import to_dot, to_svg
-from milepost.tools.tensors import rows_of
+from milepost.tools.values.tensors import rows_of
 
 
 @dataclass(frozen=True, repr=False)

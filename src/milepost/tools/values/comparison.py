@@ -22,11 +22,11 @@ from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, unescape
 from milepost.graph.plain.values import SHOWN_NONE
 from milepost.restoring.load import read_object_graph
-from milepost.tools.blocks import Room, blocks_of
-from milepost.tools.differences import Differences
-from milepost.tools.small_tensors import SmallTensors, compare_small
-from milepost.tools.statistics import Difference, is_numeric
-from milepost.tools.tensors import Row, Tensors
+from milepost.tools.values.blocks import Room, blocks_of
+from milepost.tools.values.differences import Differences
+from milepost.tools.values.small_tensors import SmallTensors, compare_small
+from milepost.tools.values.statistics import Difference, is_numeric
+from milepost.tools.values.tensors import Row, Tensors
 
 Kind = Literal["added", "removed", "reshaped", "retyped", "changed"]
 KINDS: Final[tuple[Kind, ...]] = ("removed", "added", "reshaped", "retyped", "changed")

@@ -23,7 +23,7 @@ from milepost.graph.description import shortened
 from milepost.graph.object_graph import Node, ObjectGraph
 from milepost.tensor import TensorSpec
 from milepost.tools import amounts
-from milepost.tools.keras_slots import ITERATIONS, keras_slots
+from milepost.tools.drawing.keras_slots import ITERATIONS, keras_slots
 from milepost.tools.own_names import own_name_of
 
 OBJECT: Final = "object"

@@ -1,0 +1,1 @@
+"""The values of files: lists of their tensors, statistics and comparison."""

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,34 @@ def test_the_store_of_torch(tmp_path):
     pytest.importorskip("torch")
     found = run(CHECKS, 3, tmp_path, TORCH)
     assert [(each["library"], each["checks"]) for each in found] == [("torch.distributed", {})] * 3
+
+
+def test_a_message_that_its_process_takes_back_is_not_waited_for():
+    """The store of PyTorch would wait for it for half an hour, if it was asked for a value that has just been there."""
+    distributed = pytest.importorskip("torch.distributed")
+    from milepost.adapters.torch.coordinator import _Store
+
+    class Cleared:
+        """Another process clears the message after each question."""
+
+        def __init__(self):
+            self.store = distributed.HashStore()
+            self.store.set_timeout(timedelta(seconds=1))
+            self.store.set("key", b"message")
+
+        def __getattr__(self, name):
+            def ask(*arguments):
+                found = getattr(self.store, name)(*arguments)
+                self.store.delete_key("key")
+                return found
+
+            if name == "clone":
+                raise AttributeError(name)
+            return ask
+
+    store = _Store(Cleared())
+    assert store.get("key", 0) == b"message"
+    assert store.get("key", 0) is None
 
 
 def test_mpi(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from milepost.coordination.polling import poll
 
 _SHORTEST, _LONGEST = 0.001, 0.1
 """Seconds between two looks for a message: few at first, then more."""
+_NOTHING = secrets.token_hex()
+"""What no message is."""
 
 
 class _Store:
@@ -29,9 +32,17 @@ class _Store:
         self._store.set(key, value)
 
     def get(self, key: str, timeout: float) -> bytes | None:
-        # PyTorch's own wait writes a warning to the standard error stream whenever its time has passed.
-        is_there = poll(lambda: self._store.check([key]) or None, timeout, _SHORTEST, _LONGEST)
-        return bytes(self._store.get(key)) if is_there else None
+        return poll(lambda: self._now(key), timeout, _SHORTEST, _LONGEST)
+
+    def _now(self, key: str) -> bytes | None:
+        """What is under a key now.
+
+        PyTorch's own `get` waits half an hour where there is nothing, also if there was something just before. Its `wait` writes a
+        warning to the standard error stream whenever its time has passed. A comparison with what is no message sets nothing, and
+        returns the value, or what it was compared with.
+        """
+        found = bytes(self._store.compare_set(key, _NOTHING, _NOTHING))
+        return None if found == _NOTHING.encode() else found
 
     def delete(self, key: str) -> None:
         self._store.delete_key(key)

@@ -125,13 +125,18 @@ COUNT = 0
 
 class OfTheModule(Passes):
     def __init__(self):
-        global GENERATOR, COUNT
-        GENERATOR, COUNT = np.random.default_rng(5), 0
+        global GENERATOR
+        GENERATOR = np.random.default_rng(5)
 
+    def order(self):
+        return [row for row in GENERATOR.permutation(8)]  # noqa: C416 - a function in a function, in older Pythons
+
+
+class CountsInTheModule(Passes):
     def order(self):
         global COUNT
         COUNT += 1
-        return (GENERATOR.permutation(8) + COUNT) % 8
+        return np.random.default_rng(COUNT).permutation(8)
 
 
 def of_a_closure():
@@ -246,7 +251,7 @@ ITERABLES = {
     "an array that is shuffled": ShuffledArray,
     "objects in containers": Nested,
     "an attribute of the class": OfTheClass,
-    "variables of the module": OfTheModule,
+    "a generator of the module": OfTheModule,
     "a variable of a function": of_a_closure,
     "iterators with state": IteratorsWithState,
     "iterators with state, without length": without_length(IteratorsWithState),
@@ -260,6 +265,13 @@ ITERABLES = {
 @pytest.mark.parametrize("kind", list(ITERABLES))
 def test_iterables_go_on_with_the_next_batch(kind):
     assert differences(ITERABLES[kind]) == []
+
+
+def test_a_variable_of_the_module_that_reading_assigns_is_named(monkeypatch):
+    monkeypatch.setattr(f"{__name__}.COUNT", 0)
+    run = Run(CountsInTheModule)
+    with pytest.warns(milepost.MilepostWarning, match=r"order\.COUNT, .* has changed, and is not saved.* attribute"):
+        run.read(None, ("batch", 5))
 
 
 @pytest.mark.parametrize("kind", ["a count of passes", "a generator", "state whose end means finished"])

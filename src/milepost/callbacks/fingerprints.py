@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-_SCALARS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
+SCALARS: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _LONG: Final = 1 << 24
 _SAMPLES: Final = 1 << 18
 
@@ -21,11 +21,11 @@ _SAMPLES: Final = 1 << 18
 def is_plain(value: Any) -> bool:
     """Whether a value consists of numbers, text, bytes, None, arrays and CPU tensors, in lists, tuples, dicts, sets and deques."""
     kind = type(value)
-    if kind in _SCALARS or isinstance(value, np.generic):
+    if kind in SCALARS or isinstance(value, np.generic):
         return True
     if kind in (list, tuple, set, frozenset, deque):
         kinds = set(map(type, value))
-        return kinds <= _SCALARS or all(map(is_plain, value))
+        return kinds <= SCALARS or all(map(is_plain, value))
     if isinstance(value, dict):
         return all(map(is_plain, value)) and all(map(is_plain, value.values()))
     return as_array(value) is not None
@@ -52,12 +52,12 @@ def fingerprint(value: Any) -> Any:
     kind = type(value)
     if kind is float:
         return kind, repr(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return kind, value
     if isinstance(value, np.generic):
         return kind, value.tobytes()
     if kind in (list, tuple, deque):
-        if set(map(type, value)) <= _SCALARS:
+        if set(map(type, value)) <= SCALARS:
             return kind, len(value), hash(tuple(value))
         return kind, tuple(map(fingerprint, value))
     if kind in (set, frozenset):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.callbacks.fingerprints import as_array, fingerprint, size_of
+from milepost.callbacks.fingerprints import SCALARS, as_array, fingerprint, size_of
 from milepost.callbacks.reachable import Held, Reachable, is_random
 from milepost.errors import MilepostError, UnsupportedError, warn
 from milepost.graph.adapter import adapter_of
@@ -81,6 +81,10 @@ class OwnState:
         for path in self._initial:
             if path not in reachable.held and reachable.putter(path) is not None:
                 state[path] = {"kind": "absent"}
+        for path, value in reachable.outer.items():
+            before = self._kept.outer.get(path, value)
+            if before is not value and (type(value) not in SCALARS or before != value):
+                self._warn_once(path, f"{path}, a variable outside of the data, has changed, and is not saved")
         return state
 
     def put(self, state: dict[str, Any]) -> None:
@@ -141,6 +145,7 @@ class OwnState:
     def _reachable(self) -> Reachable:
         found = Reachable(self._data, self._trusted)
         if self._random_only:
+            found.outer = {}
             found.held = {path: held for path, held in found.held.items() if is_random(held.value)}
         return found
 
@@ -163,12 +168,14 @@ class OwnState:
     def _complain(self, held: Held) -> None:
         if _is_iterator(held.value):
             raise _cannot_be_saved(held, "it is made while the data is read, and an iterator cannot be read twice")
-        if held.path not in self._warned:
-            self._warned.add(held.path)
-            warn(
-                f"reading the data sets {held.path} to a {type(held.value).__name__}, which is not saved: if batches depend on it, a "
-                "resumed run reads other batches; in that case, give the data get_state() and set_state()"
-            )
+        self._warn_once(
+            held.path, f"reading the data sets {held.path} to a {type(held.value).__name__}, which is not saved"
+        )
+
+    def _warn_once(self, path: str, problem: str) -> None:
+        if path not in self._warned:
+            self._warned.add(path)
+            warn(f"{problem}: if batches depend on it, a resumed run reads other batches; in that case, {_REMEDY}")
 
 
 def _mark(held: Held) -> tuple[Any, ...]:

@@ -1,13 +1,13 @@
 """The values in an object that reading batches may change: its attributes, and those of objects in them.
 
 Objects of the program's own classes are searched, as are PyTorch's data sets, samplers and loaders, and lists, tuples
-and dicts. Objects of other libraries are not searched. In functions and methods, the random generators that they use
-from the module or from an enclosing function are found, and the variables there that they assign.
+and dicts. Objects of other libraries are not searched. Of the variables of the module or of an enclosing function that
+functions and methods name, random generators are found. Plain data there is only noted, because the program may assign
+it too.
 """
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
 import types
@@ -15,7 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from milepost.callbacks.fingerprints import is_plain
+import numpy as np
+
+from milepost.callbacks.fingerprints import SCALARS, is_plain
 from milepost.graph.adapter import adapter_of
 
 _LIBRARIES: Final = frozenset(sys.stdlib_module_names) | {
@@ -31,6 +33,7 @@ STATE_METHODS: Final = (("get_state", "set_state"), ("state_dict", "load_state_d
 _LOADER: Final = ("dataset", "sampler", "batch_sampler", "generator", "collate_fn", "worker_init_fn")
 _OF_TORCHDATA: Final = ("next_iter_state", "_initial_iter_for_state_dict", "_get_iterator")
 """Where torchdata's loader keeps its place, which is in its state."""
+_CONTAINERS: Final = (list, tuple, dict, set, np.ndarray)
 _MOST: Final = 10_000
 """Objects in one list or dict that are searched one by one."""
 
@@ -65,12 +68,14 @@ class Reachable:
     Attributes:
         held: All values without parts to search, by path.
         owners: The objects, lists and dicts that were searched, by path.
+        outer: Plain data in variables of the module or of an enclosing function that functions name, by path.
     """
 
     def __init__(self, data: Any, trusted: bool = False) -> None:
         self._trusted = trusted
         self.held: dict[str, Held] = {}
         self.owners: dict[str, Any] = {}
+        self.outer: dict[str, Any] = {}
         self._seen: set[int] = set()
         self._search("", data, None)
 
@@ -142,28 +147,26 @@ class Reachable:
             value = value.func
         if not isinstance(value, types.FunctionType) or _top(value.__module__) in _LIBRARIES:
             return
-        used, assigned = _variables(value.__code__)
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             try:
                 held = cell.cell_contents
             except ValueError:  # it is not assigned yet
                 continue
-            self._search_variable(
-                _join(path, name), held, name in assigned, functools.partial(setattr, cell, "cell_contents")
-            )
+            self._search_variable(_join(path, name), held, functools.partial(setattr, cell, "cell_contents"))
         variables = value.__globals__
-        for name in used:
-            if name in variables:
-                put = functools.partial(variables.__setitem__, name)
-                self._search_variable(_join(path, name), variables[name], name in assigned, put)
+        for name in _names(value.__code__) & variables.keys():
+            put = functools.partial(variables.__setitem__, name)
+            self._search_variable(_join(path, name), variables[name], put)
 
-    def _search_variable(self, path: str, value: Any, assigned: bool, put: Put) -> None:
+    def _search_variable(self, path: str, value: Any, put: Put) -> None:
         if isinstance(value, types.FunctionType):
             if id(value) not in self._seen:
                 self._seen.add(id(value))
                 self._search_callable(path, value)
-        elif (assigned and is_plain(value)) or (not is_plain(value) and is_random(value)):
+        elif is_random(value):
             self._search(path, value, put)
+        elif type(value) in SCALARS or isinstance(value, _CONTAINERS):
+            self.outer[path] = value
 
     def _add(self, path: str, value: Any, kind: str, put: Put | None) -> None:
         self.held[path] = Held(path, value, kind, put)
@@ -233,21 +236,9 @@ def _attributes(value: Any) -> list[str]:
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
-def _variables(code: types.CodeType) -> tuple[set[str], set[str]]:
-    """The names of global variables that a function uses, and of outer variables that it assigns."""
-    used, assigned = set(), set()
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            used.add(step.argval)
-        elif step.opname == "STORE_GLOBAL" or (step.opname == "STORE_DEREF" and step.argval in code.co_freevars):
-            used.add(step.argval)
-            assigned.add(step.argval)
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            inner = _variables(each)
-            used |= inner[0] - set(code.co_cellvars)
-            assigned |= inner[1] - set(code.co_cellvars)
-    return used, assigned
+def _names(code: types.CodeType) -> set[str]:
+    """The names in a function and in functions within it, those of attributes included."""
+    return set(code.co_names).union(*(_names(each) for each in code.co_consts if isinstance(each, types.CodeType)))
 
 
 def _top(module: str | None) -> str:

@@ -74,7 +74,7 @@ RESTORE: Final = (
     Stage("read and verify", "milepost.bundle.fetch", "Fetch.verify", 1),
     Stage("copy into the arrays", "milepost.bundle.fetch", "Fetch.deliver", 1),
     Stage("read, verify and make new arrays", "milepost.restoring.assigned", "Assigned.verify", 1),
-    Stage("remember what was matched", "milepost.restoring.matched_restore", "MatchedRestore._remember"),
+    Stage("remember what was matched", "milepost.restoring.restore", "Restoration._remember"),
     Stage("whole restore", "milepost.checkpoint.checkpoint", "Checkpoint.read"),
     Stage("assert_consumed()", "milepost.restoring.status", "CheckpointLoadStatus.assert_consumed"),
 )
@@ -84,7 +84,7 @@ LATE: Final = (
     Stage("deliver", "milepost.restoring.restore", "deliver"),
     Stage("read and verify", "milepost.bundle.fetch", "Fetch.verify", 1),
     Stage("copy into the variable", "milepost.bundle.fetch", "Fetch.deliver", 1),
-    Stage("remember what was matched", "milepost.restoring.matched_restore", "MatchedRestore._remember"),
+    Stage("remember what was matched", "milepost.restoring.restore", "Restoration._remember"),
     Stage("all that is done for a deferred value", "milepost.restoring.restore", "Restoration.settle"),
     Stage("whole assignment of the attribute", "milepost.graph.module", "Tracked.__setattr__"),
 )

@@ -18,9 +18,9 @@ from milepost import (
     Variable,
 )
 from milepost.deferred import table
+from milepost.deferred.identity import last_restore
 from milepost.graph import adapter
 from milepost.restoring import undo
-from milepost.restoring.identity import last_restore
 from milepost.storage import LocalStorage
 from tests.bundle import bundles
 from tests.objects import module

@@ -65,7 +65,7 @@ def test_a_restore_that_fails_at_once_raises_its_error_and_prints_nothing(prefix
     path = Checkpoint(v=Variable(1.0)).write(prefix)
     printed = []
     monkeypatch.setattr(sys, "unraisablehook", printed.append)
-    monkeypatch.setattr("milepost.restoring.matched_restore.graph_of_process", fail)
+    monkeypatch.setattr("milepost.restoring.restore.graph_of_process", fail)
     with pytest.raises(MemoryError):
         Checkpoint(v=Variable(0.0)).read(path)
     assert printed == []

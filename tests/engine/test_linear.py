@@ -9,7 +9,6 @@ import pytest
 from milepost import Checkpoint, CheckpointOptions, Module, Variable
 from milepost.bundle.reader import IndexedReader
 from milepost.graph import adapter
-from milepost.restoring.match import Matcher
 from milepost.storage import MemoryStorage
 from tests.objects import module
 
@@ -150,16 +149,7 @@ def test_the_keys_of_a_checkpoint_are_listed_once_for_all_objects(options, monke
     listed = []
     keys = IndexedReader.keys
     monkeypatch.setattr(IndexedReader, "keys", lambda reader: listed.append(1) or keys(reader))
-    matcher = None
-    init = Matcher.__init__
-
-    def remembered(self, *arguments, **options):
-        nonlocal matcher
-        matcher = self
-        init(self, *arguments, **options)
-
-    monkeypatch.setattr(Matcher, "__init__", remembered)
-    status = Checkpoint(m=Module()).read(path, options)
-    values = [node.values[0] for node in status._restoration.graph.nodes if node.values]
-    assert all(matcher.stored_keys(value) == [value.key] for value in values)
+    record = Checkpoint(m=Module()).read(path, options)._restoration.record
+    values = [node.values[0] for node in record.graph.nodes if node.values]
+    assert all(record.saved.stored_keys(value) == [value.key] for value in values)
     assert len(listed) == 1

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from milepost import Variable
+from milepost.deferred.identity import Bindings, any_restore_since, last_restore, remember_restore, uids
 from milepost.graph.plain.places import PlainLeaf
-from milepost.restoring.identity import Bindings, any_restore_since, last_restore, remember_restore, uids
 
 KINDS = {
     "variable": lambda: Variable(np.float32(0)),

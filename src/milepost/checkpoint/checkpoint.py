@@ -16,6 +16,7 @@ from milepost.checkpoint.names import PRIVATE, check_name
 from milepost.checkpoint.sessions import ScaffoldSaver, SessionSaver, in_session, or_with_session
 from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, is_traced, refuse_if_traced
 from milepost.collector import collection_paused
+from milepost.deferred.identity import last_restore
 from milepost.deferred.table import admit
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.translation import SAVE_COUNTER, Names, Rename, translation
@@ -30,7 +31,6 @@ from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import forgotten_init
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.structure import is_tuple
-from milepost.restoring.identity import last_restore
 from milepost.restoring.load import load_into
 from milepost.restoring.status import InitializationOnlyStatus, LoadStatus
 from milepost.saving.background import BackgroundWriter

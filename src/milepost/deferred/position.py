@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from milepost.bundle import BundleReader
+from milepost.deferred.identity import Bindings
+from milepost.deferred.saved_nodes import SavedNodes
 from milepost.graph.contract.operation import Operation
-from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.object_graph import ObjectGraph
 from milepost.tensor import TensorSpec
 
 
@@ -62,42 +64,29 @@ class DeferredNodes:
             self._reader.release(for_good=True)
 
 
-class Restore(Protocol):
-    """A restore, as its positions use it. `milepost.restoring.restore` has the class."""
+class RestoreFacts(Protocol):
+    """The record of a restore, as positions and saves use it. `milepost.engine.restore_record` has the class, and says what the attributes are."""
 
     uid: int
     reader: BundleReader
     graph: ObjectGraph
+    saved: SavedNodes
+    bound: Bindings
     deferred: DeferredNodes
     partial_expected: bool
     is_watched: bool
 
-    def bound(self, node: int) -> Any:
-        """The live object that matches a node, or None."""
-        ...
 
-    def first_key(self, node: int) -> str:
-        """The key of a node's first value, or of the first value below it."""
-        ...
+class Restore(Protocol):
+    """A restore, as its positions use it. `milepost.restoring.restore` has the class."""
 
-    def stored_keys(self, value: SavedValue) -> list[str]:
-        """All keys in the files for the object of this value."""
-        ...
-
-    def specs(self, node: int) -> Mapping[str, TensorSpec]:
-        """Element types and shapes of a node's values, by local name."""
-        ...
-
-    def is_settled(self, node: int) -> bool:
-        """Whether live objects have taken all values of a node and of the nodes below it."""
+    @property
+    def record(self) -> RestoreFacts:
+        """Its record."""
         ...
 
     def settle(self, operation: Operation, node: int, child: Any, *, superseded: bool = False) -> Any:
         """Restores an object that was made after the restore from a node. Returns the object or its successor."""
-        ...
-
-    def unsettle(self, node: int) -> None:
-        """Forgets the object that a node was restored into."""
         ...
 
 
@@ -118,7 +107,7 @@ class RestoredPosition:
 
     def __init__(self, restoration: Restore, node: int, variable: Any, siblings: int, *, is_late: bool) -> None:
         self.restoration = restoration
-        self.uid = restoration.uid
+        self.uid = restoration.record.uid
         self.node = node
         self.siblings = siblings
         self.is_late = is_late
@@ -127,7 +116,7 @@ class RestoredPosition:
         )
         self.superseded = False
         self.was_passed = False
-        restoration.deferred.add(node)
+        restoration.record.deferred.add(node)
         self.is_counted = True
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -136,39 +125,51 @@ class RestoredPosition:
         except AttributeError:  # Ctrl-C has come before
             return
         if is_counted and not is_finalizing():  # at the end of the interpreter the names of modules may be gone
-            self.restoration.deferred.remove(self.node, superseded=self.superseded)
+            self.restoration.record.deferred.remove(self.node, superseded=self.superseded)
 
     def supersede(self) -> bool:
         if not self.superseded:
             self.superseded = True
-            self.restoration.deferred.supersede()
-        return self.restoration.is_watched
+            self.restoration.record.deferred.supersede()
+        return self.restoration.record.is_watched
 
     @property
     def file(self) -> str:
-        return self.restoration.reader.prefix
+        return self.restoration.record.reader.prefix
 
     @property
     def key(self) -> str:
-        return self.restoration.first_key(self.node)
+        return self.restoration.record.saved.first_key(self.node)
 
     @property
     def is_wanted(self) -> bool:
         """Whether a save writes the value again."""
-        return not self.superseded and not self.restoration.partial_expected
+        return not self.superseded and not self.restoration.record.partial_expected
 
     def peek(self) -> Any:
-        values = self.restoration.graph.nodes[self.node].values
-        return self.restoration.reader.read(values[0].key) if len(values) == 1 and not self.superseded else None
+        record = self.restoration.record
+        values = record.graph.nodes[self.node].values
+        return record.reader.read(values[0].key) if len(values) == 1 and not self.superseded else None
 
     def specs(self) -> Mapping[str, TensorSpec]:
-        return self.restoration.specs(self.node)
+        return self.restoration.record.saved.specs(self.node)
 
     def is_settled(self) -> bool:
-        return self.restoration.is_settled(self.node)
+        record = self.restoration.record
+        nodes, seen = [self.node], {self.node}
+        for number in nodes:
+            if record.bound[number] is not None:
+                continue  # nodes below it are deferred on that object
+            saved = record.graph.nodes[number]
+            if saved.values or saved.slots:
+                return False
+            below = {edge.node for edge in saved.children} - seen
+            seen |= below
+            nodes += below
+        return True
 
     def settle(self, operation: Operation, name: Any, child: Any) -> Any:
         return self.restoration.settle(operation, self.node, child, superseded=self.superseded)
 
     def unsettle(self) -> None:
-        self.restoration.unsettle(self.node)
+        del self.restoration.record.bound[self.node]

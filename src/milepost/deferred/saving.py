@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from milepost.deferred.position import Restore, RestoredPosition
+from milepost.deferred.position import RestoredPosition, RestoreFacts
 from milepost.deferred.table import Position, deferred_on
 from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
@@ -86,7 +86,7 @@ class _Step(NamedTuple):
     number: int
     holder: int
     name: str
-    restoration: Restore
+    record: RestoreFacts
     saved: int
 
 
@@ -96,7 +96,7 @@ class _Collector:
         self._deferred = deferred
         self._ids = {id(obj): node for node, obj in enumerate(live.objects)}
         self._new: dict[tuple[int, int], int] = {}
-        self._restorations: dict[int, Restore] = {}
+        self._records: dict[int, RestoreFacts] = {}
 
     def collect_nodes(self) -> None:
         """Adds the nodes that are deferred on live nodes, and all nodes below them."""
@@ -109,50 +109,51 @@ class _Collector:
                         position.was_passed = True
                 newest = _newest(positions)
                 if newest is not None:
-                    self._restorations[newest.restoration.uid] = newest.restoration
+                    record = newest.restoration.record
+                    self._records[record.uid] = record
                     # slot variables, whose names are not strings, follow when both their ends are known
                     if isinstance(name, str):
-                        steps.append(_Step(depth, len(steps), holder, name, newest.restoration, newest.node))
+                        steps.append(_Step(depth, len(steps), holder, name, record, newest.node))
         heapq.heapify(steps)
         count = len(steps)
         while steps:
-            depth, _, holder, name, restoration, saved = heapq.heappop(steps)
-            target = self._id(restoration, saved)
-            if target is None and restoration.bound(saved) is None:
+            depth, _, holder, name, record, saved = heapq.heappop(steps)
+            target = self._id(record, saved)
+            if target is None and record.bound[saved] is None:
                 path = child_path(self._path(holder), name, is_root=holder == 0)
-                target = self._add(restoration, saved, path)
-                for edge in restoration.graph.nodes[saved].children:
+                target = self._add(record, saved, path)
+                for edge in record.graph.nodes[saved].children:
                     count += 1
-                    heapq.heappush(steps, _Step(depth + 1, count, target, edge.name, restoration, edge.node))
+                    heapq.heappush(steps, _Step(depth + 1, count, target, edge.name, record, edge.node))
             if target is not None:
                 self._edges(holder).append(Edge(name, target))
 
     def collect_slots(self) -> None:
         """Adds slot variables that do not exist yet, if their optimizer and variable are in the new graph."""
         taken = {(owner, slot.variable, slot.name) for owner, slots in self._live.slots.items() for slot in slots}
-        for uid in sorted(self._restorations, reverse=True):
-            restoration = self._restorations[uid]
-            for saved_owner, saved in enumerate(restoration.graph.nodes):
+        for uid in sorted(self._records, reverse=True):
+            record = self._records[uid]
+            for saved_owner, saved in enumerate(record.graph.nodes):
                 for variable, name, slot in saved.slots:
-                    owner_id = self._id(restoration, saved_owner)
-                    variable_id = self._id(restoration, variable)
+                    owner_id = self._id(record, saved_owner)
+                    variable_id = self._id(record, variable)
                     if owner_id is None or variable_id is None or (owner_id, variable_id, name) in taken:
                         continue
                     taken.add((owner_id, variable_id, name))
                     path = slot_path(self._path(variable_id), self._path(owner_id), name)
-                    reference = SlotReference(variable_id, name, self._add(restoration, slot, path))
+                    reference = SlotReference(variable_id, name, self._add(record, slot, path))
                     self._deferred.slots.setdefault(owner_id, []).append(reference)
 
-    def _add(self, restoration: Restore, saved: int, path: str) -> int:
-        key = (restoration.uid, saved)
+    def _add(self, record: RestoreFacts, saved: int, path: str) -> int:
+        key = (record.uid, saved)
         if key not in self._new:
             self._new[key] = len(self._live.objects) + len(self._deferred.nodes)
-            self._deferred.nodes.append(_deferred_node(restoration, saved, path))
+            self._deferred.nodes.append(_deferred_node(record, saved, path))
         return self._new[key]
 
-    def _id(self, restoration: Restore, saved: int) -> int | None:
-        found = self._new.get((restoration.uid, saved))
-        return found if found is not None else self._ids.get(id(restoration.bound(saved)))
+    def _id(self, record: RestoreFacts, saved: int) -> int | None:
+        found = self._new.get((record.uid, saved))
+        return found if found is not None else self._ids.get(id(record.bound[saved]))
 
     def _edges(self, node: int) -> list[Edge]:
         count = len(self._live.objects)
@@ -168,9 +169,9 @@ def _newest(positions: Sequence[Position]) -> RestoredPosition | None:
     return max(wanted, key=lambda position: position.uid, default=None)
 
 
-def _deferred_node(restoration: Restore, saved: int, path: str) -> DeferredNode:
-    reader = restoration.reader
-    listed = restoration.graph.nodes[saved].values
+def _deferred_node(record: RestoreFacts, saved: int, path: str) -> DeferredNode:
+    reader = record.reader
+    listed = record.graph.nodes[saved].values
 
     local = {value.key: ATTRIBUTES + value.name for value in listed}
 
@@ -180,11 +181,11 @@ def _deferred_node(restoration: Restore, saved: int, path: str) -> DeferredNode:
 
     keys = [value.key for value in listed]
     if any(key not in reader for key in keys):
-        keys = restoration.stored_keys(listed[0])
+        keys = record.saved.stored_keys(listed[0])
     return DeferredNode(
         path,
         tuple(value._replace(key=renamed(value.key)) for value in listed),
         [DeferredTensor(renamed(key), reader.spec(key).dtype, reader.read(key)) for key in keys],
-        restoration.graph.nodes[saved].python,
-        restoration.graph.nodes[saved].hints,
+        record.graph.nodes[saved].python,
+        record.graph.nodes[saved].hints,
     )

@@ -14,11 +14,11 @@ import os
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from milepost.bundle import BundleReader
 from milepost.engine.report import Entry
-from milepost.errors import Place, UnrestoredWarning, warn
+from milepost.engine.restore_record import RestoreRecord
+from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted
 
@@ -28,13 +28,8 @@ _MOST_LISTED: Final = 10
 class Inquired(Protocol):
     """A restore, as warnings use it."""
 
-    reader: BundleReader
-    is_asked: bool
-    may_lack: bool
-    place: Place
-
-    def concerns(self, root: Any) -> bool: ...
-    def matched_nothing(self) -> bool: ...
+    @property
+    def record(self) -> RestoreRecord: ...
     def missing(self, operation: Operation) -> list[Entry]: ...
     def warn_of_unused(self) -> None: ...
 
@@ -54,7 +49,7 @@ statuses: Final[weakref.WeakSet[Asking]] = weakref.WeakSet()
 def warn_before_save(operation: Operation) -> None:
     """Warns of live values that restores of this root did not restore, unless the program has asked their statuses."""
     for restore in list(restores):
-        if restore.concerns(operation.root):
+        if restore.record.bound[0] is operation.root:
             warn_of_missing(restore, operation)
 
 
@@ -65,23 +60,24 @@ def warn_of_missing(restore: Inquired, operation: Operation) -> None:
         restore: The restore.
         operation: The operation. Its root is that of the restore.
     """
-    nothing = restore.matched_nothing()
-    if restore.is_asked or not (restore.may_lack or nothing):
+    record = restore.record
+    nothing = record.matched_nothing
+    if record.is_asked or not (record.may_lack or nothing):
         return
     missing: list[Entry] = []
     with suppress(Exception):  # an error of the live objects is raised where the program uses them
         missing = restore.missing(operation)
     if not missing:
         return
-    restore.is_asked = True
+    record.is_asked = True
     matched = "no object except the root was matched, and " if nothing else ""
     warn(
-        f"{restore.reader.prefix}: {matched}{counted(len(missing), 'live value')} "
+        f"{record.reader.prefix}: {matched}{counted(len(missing), 'live value')} "
         f"{'is not in the checkpoint and keeps what it' if len(missing) == 1 else 'are not in the checkpoint and keep what they'} had "
         "(print report() of the status that the restore returned, to compare the names; "
         f"call expect_partial() on it if that is intended):{listed(missing)}",
         UnrestoredWarning,
-        restore.place,
+        record.place,
     )
 
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from milepost.bundle import BundleReader, CastingReader, is_castable, may_round
+from milepost.bundle import CastingReader, is_castable, may_round
 from milepost.engine.report import Entry, Outcome, Report
-from milepost.engine.translation import AS_SAVED, Translated, Translation
+from milepost.engine.restore_record import RestoreRecord
+from milepost.engine.translation import Translation
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MismatchError
 from milepost.graph.adapter import Value, adapter_during
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import ATTRIBUTES, unescape
-from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.places import PlainLeaf
 from milepost.graph.plain.values import SHOWN_NONE
 from milepost.graph.variable import shape_fits
@@ -26,7 +26,7 @@ _SHAPE_TOO: Final = "the shape differs too"
 _SLOTS: Final = "its slot variables would be restored"
 
 
-def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation) -> None:
+def _cast(reader: CastingReader, takes: Sequence[Take], translation: Translation) -> None:
     """Makes the reader convert numbers to the element types of the live objects, if the translation allows it.
 
     An object that accepts integers of another type converts them itself, without a loss. A plain value takes the saved type.
@@ -41,21 +41,13 @@ def cast(reader: CastingReader, takes: Sequence[Take], translation: Translation)
                     reader.cast(key, value.dtype)
 
 
-def check(
-    operation: Operation,
-    reader: BundleReader,
-    takes: Sequence[Take],
-    translation: Translation = AS_SAVED,
-    graph: ObjectGraph | None = None,
-) -> int:
-    """Checks that every value fits its object.
+def check(operation: Operation, record: RestoreRecord, takes: Sequence[Take]) -> int:
+    """Checks that every value fits its object, after the conversions of numbers that the program allows.
 
     Args:
         operation: The restore, or the operation in which the objects came.
-        reader: The open checkpoint.
+        record: The record of the restore.
         takes: The values.
-        translation: The changes that the restore makes, for the remedy.
-        graph: The object graph, which says what is None, for the message.
 
     Returns:
         The bytes of all values as they are in the files.
@@ -64,6 +56,9 @@ def check(
         MismatchError: Some values do not fit. The message names them, and ``report`` has all of them.
         CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
     """
+    reader, translation = record.reader, record.translated.translation
+    if record.casting is not None:
+        _cast(record.casting, takes, translation)
     problems = []
     castable = True
     size = 0
@@ -89,30 +84,24 @@ def check(
             elif not fits:
                 problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(operation, value, take.obj)))
     if problems:
-        nones = frozenset[str]() if graph is None else graph.nones()
-        problems = [replace(each, saved=SHOWN_NONE) if each.key in nones else each for each in problems]
+        problems = [replace(each, saved=SHOWN_NONE) if each.key in record.nones else each for each in problems]
         raise _mismatch(reader.prefix, problems, translation, castable)
     return size
 
 
-def check_variables(
-    operation: Operation,
-    reader: BundleReader,
-    bindings: Mapping[int, Any],
-    translated: Translated,
-) -> None:
+def check_variables(operation: Operation, record: RestoreRecord, bindings: Mapping[int, Any]) -> None:
     """Checks that variables which keep their values have the shapes of the saved ones, whose slot variables they get.
 
     Args:
         operation: The restore, or the operation in which the objects came.
-        reader: The open checkpoint.
+        record: The record of the restore.
         bindings: The live objects by node.
-        translated: The changes that the restore makes.
 
     Raises:
         MismatchError: Some have other shapes.
     """
     problems = []
+    reader, translated = record.reader, record.translated
     for node, values in translated.variables.items():
         variable = bindings.get(node)
         adapter = None if variable is None else adapter_during(operation, variable)

@@ -13,23 +13,21 @@ from typing import Any
 import numpy as np
 
 from milepost.bundle import Boxes, BundleReader
+from milepost.engine.restore_record import RestoreRecord
 from milepost.graph.adapter import adapter_of, adapter_of_type, values_of
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import unescape
-from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.object_graph import SavedValue
 from milepost.graph.traversal import live_children
-from milepost.restoring.identity import Bindings
 from milepost.tensor import ShardedArray, TensorSlice
 
 
-def follow_converted(operation: Operation, reader: BundleReader, graph: ObjectGraph, bound: Bindings) -> list[int]:
+def follow_converted(operation: Operation, record: RestoreRecord) -> list[int]:
     """Binds converted objects instead of the objects that they were made of.
 
     Args:
         operation: The operation in which this is asked.
-        reader: The open checkpoint.
-        graph: Its object graph.
-        bound: Which live object matches which node; it is changed.
+        record: The record of the restore, whose bindings change.
 
     Returns:
         The nodes for which there is another object now, with other values.
@@ -38,7 +36,8 @@ def follow_converted(operation: Operation, reader: BundleReader, graph: ObjectGr
         StorageError: The files can no longer be read.
     """
     others = []
-    for number, node in graph.inner:
+    bound = record.bound
+    for number, node in record.graph.inner:
         obj = bound[number]
         adapter = adapter_of_type(type(obj)) if obj is not None else None
         if adapter is None or "converted" not in adapter.overrides:
@@ -49,7 +48,7 @@ def follow_converted(operation: Operation, reader: BundleReader, graph: ObjectGr
             present = children.get(name) if name in names else None
             if present is None or child not in bound or bound[child] is present:
                 continue
-            if _holds(present, graph.nodes[child].values, reader):
+            if _holds(present, record.graph.nodes[child].values, record.reader):
                 bound[child] = present
             else:
                 others.append(child)

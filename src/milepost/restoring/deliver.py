@@ -57,12 +57,12 @@ def deliver(
     takes: Sequence[Take],
     holders: Sequence[Any],
     undo: Undo,
+    *,
     growth: Growth | None = None,
     verified: Callable[[], object] | None = None,
     before_own_code: Callable[[], object] | None = None,
     progress: Reporter | None = None,
     fresh: Collection[int] = (),
-    *,
     verify_first: bool = True,
 ) -> dict[int, Any]:
     """Verifies all values and assigns them.

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import re
-import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from milepost.adapters.optimizer_settings import EMPTY
 from milepost.adapters.packed import PackedAdapter
-from milepost.bundle import BundleReader
+from milepost.deferred.identity import reference_to
 from milepost.distributed.rounds import Rounds
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import Entry, Outcome
-from milepost.engine.translation import UNTRANSLATED, Translated, Translation, as_compared
+from milepost.engine.restore_record import OWN, FileNotes
+from milepost.engine.translation import Translated, Translation, as_compared
 from milepost.errors import MilepostError, MismatchError
 from milepost.foreign import ForeignReader, GraphBuilder, HeldObject, called
 from milepost.foreign.graph import VALUE, WRAPPERS, Changes
 from milepost.foreign.items import walked
 from milepost.foreign.optimizers import GROUPS, STATE
-from milepost.graph.contract.operation import Operation
-from milepost.graph.keys import SLOT, VARIABLE_VALUE, tensor_key
+from milepost.graph.keys import SLOT, VARIABLE_VALUE
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.nodes import SavedValue
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.selection import names_of_live, paths_of_optimizers, selected
-from milepost.graph.traversal import walk
-from milepost.restoring.matched_restore import OWN
 from milepost.restoring.restore import Restoration
 from milepost.restoring.state_by_names import StateByNames
 
@@ -41,123 +37,6 @@ _PARAMETERS: Final = re.compile(rf"/{GROUPS}/\d+/params/\d+\Z")
 _MEMBER: Final = re.compile(rf"(.*/{GROUPS}/\d+/[^/]+)/.+", re.DOTALL)
 """Names of members of a hyperparameter that is a tuple, such as ``betas``."""
 _MOST_LISTED: Final = 5
-_KEPT: Final = "not in the file; the live value stays, and load_state_dict of PyTorch accepts this too"
-
-
-class Findings:
-    """The notes that a report adds for a file of another library.
-
-    Args:
-        objects: By node, the objects that milepost does not make.
-        notes: By key, where a value comes from that is not in the file itself.
-        left_out: By key, functions that the file names and that the live object has itself.
-        kept: Live objects that files of this age lack. They keep their values.
-        versions: As `GraphBuilder` has them.
-    """
-
-    def __init__(
-        self,
-        objects: Mapping[int, HeldObject],
-        notes: Mapping[str, str],
-        left_out: Mapping[str, str],
-        kept: Sequence[Any],
-        versions: Mapping[int, Mapping[str, Any]],
-    ) -> None:
-        self.versions = versions
-        self.objects = objects
-        self.notes = notes
-        self.left_out = left_out
-        self._kept = []
-        for each in kept:
-            with suppress(TypeError):
-                self._kept.append(weakref.ref(each))
-
-    def kept(self) -> set[int]:
-        """The identities of the live objects that keep their values."""
-        return {id(obj) for each in self._kept if (obj := each()) is not None}
-
-
-class ForeignRestoration(Restoration):
-    """A restore from a file of another library.
-
-    Args:
-        reader: The open file.
-        graph: Its object graph, made for the live objects.
-        options: As for `Restoration`.
-        findings: The notes that the report adds.
-        optimizers: The nodes of optimizers all of whose state is in the file.
-        rounds: As for `Restoration`.
-        translated: As for `Restoration`.
-    """
-
-    def __init__(
-        self,
-        reader: BundleReader,
-        graph: ObjectGraph,
-        options: CheckpointOptions,
-        findings: Findings,
-        optimizers: Collection[int],
-        rounds: Rounds | None = None,
-        translated: Translated = UNTRANSLATED,
-    ) -> None:
-        super().__init__(reader, graph, options, never_saved=OWN, rounds=rounds, translated=translated)
-        self._findings = findings
-        self._optimizers = optimizers
-
-    def _versions(self, node: int) -> Mapping[str, Any] | None:
-        return self._findings.versions.get(node)
-
-    def _holds_slots(self, node: int) -> bool:
-        return node in self._optimizers
-
-    def _account_of_saved(
-        self, deferred: Collection[int], living: Iterable[tuple[int, Any]], *, with_matched: bool = True
-    ) -> list[Entry]:
-        notes = self._findings.notes
-        entries = [
-            replace(entry, saved="", note=notes[entry.key])
-            if entry.key in notes and entry.outcome is Outcome.MATCHED
-            else entry
-            for entry in super()._account_of_saved(deferred, living, with_matched=with_matched)
-        ]
-        return [*entries, *self._account_of_objects(deferred)]
-
-    def _account_of_objects(self, deferred: Collection[int]) -> list[Entry]:
-        entries = []
-        for node, held in self._findings.objects.items():
-            outcome = Outcome.DEFERRED if node in deferred and not held.is_unread else Outcome.UNEXPECTED
-            if self.bound(node) is not None:
-                outcome = Outcome.MATCHED
-            note = "an object, which milepost does not make" + (
-                "" if held.is_unread else "; its contents are read by name"
-            )
-            entries.append(Entry(outcome, called(held.key), held.kind, note=note))
-        for key, kind in self._findings.left_out.items():
-            entries.append(Entry(Outcome.MATCHED, key, kind, note=_LEFT_OUT))
-        return entries
-
-    def _account_of_live(
-        self,
-        operation: Operation,
-        living: Iterable[tuple[int, Any]],
-        *,
-        only_unrestored: bool = False,
-    ) -> list[Entry]:
-        entries = super()._account_of_live(operation, living, only_unrestored=only_unrestored)
-        kept = self._findings.kept()
-        if not kept:
-            return entries
-        live = walk(operation, slots=False)
-        keys = {
-            tensor_key(live.paths[number], value.name)
-            for number, values in live.values()
-            if id(live.objects[number]) in kept
-            for value in values
-        }
-        told = [
-            replace(entry, outcome=Outcome.MATCHED, note=_KEPT) if entry.key in keys else entry for entry in entries
-        ]
-        return [entry for entry in told if not only_unrestored or entry.outcome is Outcome.MISSING]
 
 
 def foreign_restoration(
@@ -166,7 +45,7 @@ def foreign_restoration(
     options: CheckpointOptions,
     rounds: Rounds | None,
     translation: Translation,
-) -> tuple[ForeignRestoration, Callable[[str], str]]:
+) -> tuple[Restoration, Callable[[str], str]]:
     """Makes the object graph of a file for the live objects, and a restore from it.
 
     Returns:
@@ -199,22 +78,21 @@ def foreign_restoration(
             translated = replace(translated, left_out=[*left_out, *found.left_out], variables=variables)
     except MilepostError as error:
         raise error.with_context(file=reader.prefix) from None
-    restoration = ForeignRestoration(
-        reader,
-        graph,
-        options,
-        Findings(
-            builder.objects,
-            builder.notes,
-            builder.left_out,
-            [live.objects[number] for number in builder.kept],
-            builder.versions,
-        ),
+    file = FileNotes(
+        {node: _entry_of(held) for node, held in builder.objects.items()},
+        builder.notes,
+        [Entry(Outcome.MATCHED, key, kind, note=_LEFT_OUT) for key, kind in builder.left_out.items()],
+        [reference_to(live.objects[number]) for number in builder.kept],
+        builder.versions,
         () if any(map(_STATE.search, names.away)) else builder.optimizers,
-        rounds,
-        translated,
     )
+    restoration = Restoration(reader, graph, options, OWN, rounds, translated, file)
     return restoration, names.whole_of
+
+
+def _entry_of(held: HeldObject) -> Entry:
+    note = "an object, which milepost does not make" + ("" if held.is_unread else "; its contents are read by name")
+    return Entry(Outcome.UNEXPECTED if held.is_unread else Outcome.DEFERRED, called(held.key), held.kind, note=note)
 
 
 def _live_names(reader: ForeignReader, live: LiveGraph, translation: Translation) -> dict[str, list[str]]:

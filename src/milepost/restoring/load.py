@@ -14,6 +14,7 @@ from milepost.distributed.find import rounds_of
 from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.progress import reporting
 from milepost.engine.report import Report
+from milepost.engine.restore_record import OWN
 from milepost.engine.translation import AS_SAVED, UNTRANSLATED, Translated, Translation
 from milepost.engine.turns import RESTORE, Turn
 from milepost.engine.unasked import listed
@@ -38,7 +39,6 @@ from milepost.graph.traversal import walk
 from milepost.restoring.check import has_other_shape
 from milepost.restoring.exported import REMEDY, exported_lists, is_exported
 from milepost.restoring.lost_values import refuse_lost_values
-from milepost.restoring.matched_restore import OWN
 from milepost.restoring.name_based import NameBasedRestoration
 from milepost.restoring.restore import Restoration
 from milepost.restoring.status import (
@@ -310,7 +310,7 @@ def _prepared(
     graph = read_object_graph(reader)
     operation = view()
     if graph is None:
-        by_name = NameBasedRestoration(reader, translation, verify_first=options.verify_first)
+        by_name = NameBasedRestoration(reader, translation, options)
         return _Prepared(by_name, operation, lambda: NameBasedStatus(by_name, view))
     if is_of_saved_model(storage, reader.prefix):
         return _prepared_saved_model(reader, graph, view, options, rounds, translation)
@@ -356,7 +356,7 @@ def _prepared_saved_model(
         hint = ""
         if exported and not lists:
             hint = REMEDY
-        elif restoration.matched_nothing():
+        elif restoration.record.matched_nothing:
             hint = _SAVED_MODEL_REMEDY
         if hint:
             warn(f"{reader.prefix}: nothing was restored from this SavedModel: {hint}", UnrestoredWarning)
@@ -378,7 +378,7 @@ def _prepared_foreign(
     restoration, whole_of = foreign_restoration(reader, live, options, rounds, translation)
 
     def status() -> LoadStatus:
-        hint = names_compared(reader, live) if restoration.bound_count() <= 1 else ""
+        hint = names_compared(reader, live) if restoration.record.matched_nothing else ""
         return ForeignStatus(restoration, view, hint)
 
     return _Prepared(restoration, operation, status, whole_of)

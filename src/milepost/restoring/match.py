@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.bundle import BundleReader
 from milepost.bundle.equality import are_equal
+from milepost.deferred.identity import any_restore_since, last_restore
 from milepost.deferred.table import SlotKey
 from milepost.distributed.own_values import OwnGraph, refuse_another_number
+from milepost.engine.restore_record import RestoreRecord
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_during, adapter_of, adapter_of_type_during, values_of
@@ -35,12 +36,10 @@ from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Un
 from milepost.graph.plain.values import TYPE_NAMES, NumberTaker, taken_value
 from milepost.graph.traversal import live_children
 from milepost.restoring.growth import Growth
-from milepost.restoring.identity import Bindings, any_restore_since, last_restore
 from milepost.restoring.saved_arrays import SavedArrays
 from milepost.restoring.take import HintedTake, Take, new_take
 from milepost.restoring.undo import raise_explained
 from milepost.restoring.unsaved_slots import Unsaved, stepped
-from milepost.tensor import DType, TensorSpec
 
 
 class Deferred(NamedTuple):
@@ -144,43 +143,24 @@ class Matcher:
     """Matches nodes of one checkpoint for one restore.
 
     Args:
-        reader: The open checkpoint.
-        own: Its object graph, as this process takes it.
-        uid: The number of the restore. An object that a later restore has reached keeps its values.
-        bound: The live objects that are bound to nodes by earlier parts of the restore.
-        skip_slots: Whether to leave out slot variables.
+        record: The record of the restore. An object that a later restore has reached keeps its values.
+        own: The object graph, as this process takes it.
         member: The number of this process, and how many restore together.
     """
 
-    def __init__(
-        self,
-        reader: BundleReader,
-        own: OwnGraph,
-        uid: int,
-        bound: Bindings,
-        *,
-        skip_slots: bool,
-        member: tuple[int, int] = (0, 1),
-    ) -> None:
-        graph = own.graph
-        self._reader = reader
-        self._nodes: Final = graph.nodes
-        self._types: Final = graph.types
-        self._uid = uid
-        self._bound = bound
-        self._stored_keys: dict[str, list[str]] | None = None
-        self._with_values = bytes(graph.nodes_with_values())
-        self._arrays = SavedArrays(graph, self._types, self.specs)
-        self._skip_slots = skip_slots
+    def __init__(self, record: RestoreRecord, own: OwnGraph, member: tuple[int, int] = (0, 1)) -> None:
+        self._reader = record.reader
+        self._saved = record.saved
+        self._nodes: Final = record.graph.nodes
+        self._types: Final = record.graph.types
+        self._uid = record.uid
+        self._bound = record.bound
+        self._with_values = bytes(record.graph.nodes_with_values())
+        self._arrays = SavedArrays(record.graph, record.saved.specs)
+        self._skip_slots = record.options.experimental_skip_slot_variables
         self._member = member
         self._kept = own.kept
-        self.slots_of_variable: dict[int, list[tuple[int, str, int]]] = {}
-        self.slot_nodes: set[int] = set()
         self._of_each_process = own.owners
-        for owner, node in graph.inner:
-            for variable, name, slot in node.slots:
-                self.slots_of_variable.setdefault(variable, []).append((owner, name, slot))
-                self.slot_nodes.add(slot)
 
     def match(self, operation: Operation, node: int, obj: Any, attached: Sequence[tuple[str, Any]] = ()) -> Match:
         """Matches ``node`` with ``obj``, and everything below both.
@@ -206,7 +186,7 @@ class Matcher:
             if not self._skip_slots:
                 if len(match.bindings) > 1:  # a variable that was made after the restore is no optimizer
                     self._find_unsaved(operation, match)
-                if self.slot_nodes:
+                if self._saved.slot_nodes:
                     self._match_slots(operation, match)
                 if node == 0:
                     match.stepped = stepped(operation, match.bindings.values(), may_lack=match.may_lack)
@@ -466,7 +446,7 @@ class Matcher:
     def _whatever_was_saved(self, saved: Sequence[SavedValue]) -> Sequence[Value]:
         keys = {unescape(value.name): value.key for value in saved}
         if any(key not in self._reader for key in keys.values()):
-            stored = self.stored_keys(saved[0])
+            stored = self._saved.stored_keys(saved[0])
             keys = {unescape(key.partition(ATTRIBUTES)[2]): key for key in stored}
         specs = {name: self._reader.spec(key) for name, key in keys.items()}
         return [Value(name, spec.dtype, spec.shape, np.empty(0)) for name, spec in specs.items()]
@@ -479,38 +459,10 @@ class Matcher:
                 return key
         return None
 
-    def stored_keys(self, value: SavedValue) -> list[str]:
-        """All keys in the files for the object of this value. The graph may list other keys (`_unlisted_key`)."""
-        if self._stored_keys is None:
-            self._stored_keys = {}
-            for key in self._reader.keys():  # noqa: SIM118 - a reader is not a mapping
-                path, marker, _ = key.partition(ATTRIBUTES)
-                if marker:
-                    self._stored_keys.setdefault(path, []).append(key)
-        return self._stored_keys.get(value.key.partition(ATTRIBUTES)[0], [])
-
-    def keys_in_file(self, value: SavedValue) -> list[str]:
-        """The keys in the files for a value: its own key, or those that begin with it (`_unlisted_key`)."""
-        if value.key in self._reader:
-            return [value.key]
-        return [key for key in self.stored_keys(value) if key.startswith(value.key)] or [value.key]
-
-    def values_in_file(self, node: int) -> list[tuple[SavedValue, str]]:
-        """Every value of a node with each of its keys."""
-        return [(value, key) for value in self._nodes[node].values for key in self.keys_in_file(value)]
-
-    def specs(self, node: int) -> dict[str, TensorSpec]:
-        """Element types and shapes of the values and hints of a node, by local name. Values that the files lack are left out."""
-        saved = self._nodes[node]
-        found = {
-            unescape(value.name): self._reader.spec(value.key) for value in saved.values if value.key in self._reader
-        }
-        return found | {name: TensorSpec(DType.of(array), array.shape) for name, array in decode(saved.hints).items()}
-
     def _match_slots(self, operation: Operation, match: Match) -> None:
         """Matches slot variables whose variable or optimizer was bound in this match."""
         for node, obj in list(match.bindings.items()):
-            for owner_node, name, slot_node in self.slots_of_variable.get(node, ()):
+            for owner_node, name, slot_node in self._saved.slots_of_variable.get(node, ()):
                 owner = self._either(match, owner_node)
                 if owner is not None:
                     self._match_slot(operation, match, owner, obj, name, slot_node)
@@ -552,10 +504,10 @@ class Matcher:
             if take_back is not None:
                 match.made_slots.append(take_back)
             return
-        if slot is None or not adapter.slot_fits(owner, variable, name, self.specs(node)):
+        if slot is None or not adapter.slot_fits(owner, variable, name, self._saved.specs(node)):
             match.made_slots.append(adapter.before_make_slot(owner, variable, name))
             try:
-                slot = adapter.make_slot(owner, variable, name, self.specs(node))
+                slot = adapter.make_slot(owner, variable, name, self._saved.specs(node))
             except MilepostError as error:
                 raise error.with_context(key=next((value.key for value in self._nodes[node].values), None)) from None
             if slot is None:

@@ -6,17 +6,20 @@ path. Objects that are attached later are matched then. The arguments of a resto
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from milepost.bundle import BundleReader, CastingReader
+from milepost.bundle import BundleReader
+from milepost.deferred.identity import last_restore, remember_restore, undo_remembering
 from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import ANY, defer, supersede, withdraw
+from milepost.engine import unasked
+from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import Reporter
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
-from milepost.engine.translation import AS_SAVED, SAVE_COUNTER, Translation
+from milepost.engine.restore_record import RestoreRecord
+from milepost.engine.translation import SAVE_COUNTER, Translated, Translation
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.contract.operation import Operation
@@ -25,29 +28,31 @@ from milepost.graph.live_graph import LiveGraph
 from milepost.graph.renaming import same_name
 from milepost.graph.selection import names_of_live
 from milepost.graph.traversal import walk
-from milepost.restoring.check import cast, check, live_spec
+from milepost.restoring.check import check, live_spec
 from milepost.restoring.deliver import deliver
-from milepost.restoring.identity import last_restore, remember_restore, undo_remembering
-from milepost.restoring.restoration import WatchedRestore
+from milepost.restoring.entries import matched_entry
 from milepost.restoring.take import Take
 from milepost.restoring.undo import Undo, raise_explained
 from milepost.tensor import TensorSpec
 
 
-class NameBasedRestoration(WatchedRestore):
+class NameBasedRestoration:
     """One restore of a name-based checkpoint.
 
     Args:
         reader: The open checkpoint.
         translation: The changes between the file and the program. Names in the file count as saved names.
-        verify_first: As for `milepost.restoring.deliver.deliver`.
+        options: Whether all values are verified before an object changes.
+
+    Attributes:
+        record: What it has taken.
     """
 
-    def __init__(self, reader: BundleReader, translation: Translation = AS_SAVED, *, verify_first: bool = True) -> None:
-        super().__init__(reader, translation)
-        self._verify_first = verify_first
+    def __init__(self, reader: BundleReader, translation: Translation, options: CheckpointOptions) -> None:
         self._paths: dict[str, Sequence[str]] = {}
         self._translation = translation.knowing(self._paths)
+        self.record = RestoreRecord(reader, Translated(self._translation), options)
+        self._reader = self.record.reader
         self._keys: dict[str, str] | None = None
         if translation.renames:
             self._keys = {}
@@ -55,7 +60,7 @@ class NameBasedRestoration(WatchedRestore):
                 new = translation.live_path(key)
                 if new is not None and self._keys.setdefault(new, key) != key and translation.takes(new):
                     raise same_name(key, self._keys[new])
-        self._taken: set[str] = set()
+        unasked.restores.add(self)
 
     def restore(
         self,
@@ -71,7 +76,7 @@ class NameBasedRestoration(WatchedRestore):
             progress: Counts the bytes of the values; None if there is no progress function.
         """
         live = walk(operation)
-        self.begins_at(operation.root)
+        self.record.bound[0] = operation.root
         self._run(operation, live, "", agree, progress)
         if progress is not None:
             progress.finish()
@@ -81,25 +86,25 @@ class NameBasedRestoration(WatchedRestore):
         takes = self._takes(walk(operation), "")
         misfits: Sequence[Entry] = ()
         try:
-            self._check(operation, takes)
+            check(operation, self.record, takes)
         except MismatchError as error:
             misfits = error.report.entries
         before = [(take.obj, last_restore(take.obj)) for take in takes]
         try:
             for take in takes:
-                remember_restore(take.obj, self.uid)
+                remember_restore(take.obj, self.record.uid)
             found = self.report(operation)
         finally:
             self._forget(before, [])
         named = {entry.key for entry in misfits}
-        return sorted_report(self.reader.prefix, [*misfits, *(each for each in found if each.key not in named)])
+        return sorted_report(self._reader.prefix, [*misfits, *(each for each in found if each.key not in named)])
 
     def misfits(self, operation: Operation) -> list[tuple[Entry, Any]]:
         """The saved values that do not fit their objects, each with the object. Arguments and errors are those of `preview`."""
         takes = self._takes(walk(operation), "")
         objects = {key: take.obj for take in takes for _, key in take.values}
         try:
-            self._check(operation, takes)
+            check(operation, self.record, takes)
         except MismatchError as error:
             return [(entry, objects[entry.key]) for entry in error.report.entries]
         return []
@@ -107,13 +112,6 @@ class NameBasedRestoration(WatchedRestore):
     def missing(self, operation: Operation) -> list[Entry]:
         """Live values that are not in the checkpoint."""
         return self.report(operation).missing
-
-    def matched_nothing(self) -> bool:
-        """Whether no live object got a value."""
-        return not self._taken
-
-    def outcomes(self) -> Counter[Outcome]:
-        return Counter({Outcome.MATCHED: len(self._taken)})
 
     def warn_of_unused(self) -> None:
         """Does not warn, because such a file usually has more values than a program restores."""
@@ -124,8 +122,8 @@ class NameBasedRestoration(WatchedRestore):
         below.held = operation.held
         below.coming = operation.coming
         successor = self._run(below, walk(below), path).get(id(child), child)
-        if self.partial_expected:
-            self.reader.release(for_good=False)  # The files were opened again for this object only.
+        if self.record.partial_expected:
+            self._reader.release(for_good=False)  # The files were opened again for this object only.
         return successor
 
     def report(self, operation: Operation) -> Report:
@@ -145,9 +143,9 @@ class NameBasedRestoration(WatchedRestore):
                     entries.append(
                         Entry(Outcome.IGNORED, name, live=live_spec(operation, value, live.objects[number]), note=note)
                     )
-                elif key is not None and last_restore(live.objects[number]) >= self.uid:
+                elif key is not None and last_restore(live.objects[number]) >= self.record.uid:
                     used.add(key)
-                    entries.append(self.matched(key))
+                    entries.append(matched_entry(self.record, key))
                 elif live.paths[number] != SAVE_COUNTER:
                     missing = name or tensor_key(live.paths[number], value.name)
                     entries.append(
@@ -160,12 +158,12 @@ class NameBasedRestoration(WatchedRestore):
             Entry(
                 Outcome.UNEXPECTED if wanted is None or key in wanted else Outcome.IGNORED,
                 key,
-                str(self.reader.spec(key)),
+                str(self._reader.spec(key)),
             )
-            for key in self.reader.keys()  # noqa: SIM118 - a reader is not a mapping
+            for key in self._reader.keys()  # noqa: SIM118 - a reader is not a mapping
             if key not in used
         ]
-        return sorted_report(self.reader.prefix, entries)
+        return sorted_report(self._reader.prefix, entries)
 
     def _run(
         self,
@@ -178,30 +176,30 @@ class NameBasedRestoration(WatchedRestore):
         takes = self._takes(live, path)
         undo = Undo()
         try:
-            self._check(operation, takes)
-            self.reader.hold()
+            check(operation, self.record, takes)
+            self._reader.hold()
             successors = deliver(
                 operation,
-                self.reader,
+                self._reader,
                 takes,
                 live.objects,
                 undo,
                 verified=agree,
                 progress=progress,
-                verify_first=self._verify_first,
+                verify_first=self.record.options.verify_first,
             )
             takers = [successors.get(id(take.obj), take.obj) for take in takes]
             positions: list[_Anything] = []
             undo.add(partial(self._forget, [(taker, last_restore(taker)) for taker in takers], positions))
             for taker in takers:
-                remember_restore(taker, self.uid)
+                remember_restore(taker, self.record.uid)
             crowded = self._defer_rest(live, path, successors, positions)
             agree()
         except BaseException as error:
-            raise_explained(error, self.reader.prefix, complete=undo.run())
+            raise_explained(error, self._reader.prefix, complete=undo.run())
         for holder in crowded:
-            supersede(holder, (ANY,), self.uid)
-        self._taken.update(key for take in takes for _, key in take.values)
+            supersede(holder, (ANY,), self.record.uid)
+        self.record.taken.update(key for take in takes for _, key in take.values)
         return successors
 
     def _takes(self, live: LiveGraph, path: str) -> list[Take]:
@@ -218,15 +216,10 @@ class NameBasedRestoration(WatchedRestore):
                 if (key := self._key(name)) is not None and self._takes_value(name, own_path, more)
             ]
             self._paths |= {key: (own_path, *more) for _, key in pairs}
-            self.may_lack |= len(pairs) < len(values)
-            if pairs and last_restore(obj) < self.uid:
+            self.record.may_lack |= len(pairs) < len(values)
+            if pairs and last_restore(obj) < self.record.uid:
                 takes.append(Take(number, obj, live.adapters[number], pairs))
         return takes
-
-    def _check(self, operation: Operation, takes: Sequence[Take]) -> None:
-        if isinstance(self.reader, CastingReader):
-            cast(self.reader, takes, self._translation)
-        check(operation, self.reader, takes, self._translation)
 
     def _defer_rest(
         self, live: LiveGraph, path: str, successors: Mapping[int, Any], positions: list[_Anything]
@@ -249,13 +242,13 @@ class NameBasedRestoration(WatchedRestore):
     def _forget(self, before: Sequence[tuple[Any, int]], positions: list[_Anything]) -> None:
         withdraw(positions)
         for obj, uid in before:
-            undo_remembering(obj, self.uid, uid)
+            undo_remembering(obj, self.record.uid, uid)
 
     def _key(self, name: str) -> str | None:
         """The key of the value that has this name in the program, or None."""
         if self._keys is not None:
             return self._keys.get(name)
-        return name if name in self.reader else None
+        return name if name in self._reader else None
 
     def _takes_value(self, name: str, path: str, others: Sequence[str]) -> bool:
         """Whether ``only`` and ``ignore`` leave a live value to this restore, by its name and its paths."""
@@ -292,11 +285,11 @@ class _Anything:
 
     @property
     def uid(self) -> int:
-        return self.restoration.uid
+        return self.restoration.record.uid
 
     @property
     def file(self) -> str:
-        return self.restoration.reader.prefix
+        return self.restoration.record.reader.prefix
 
     @property
     def variable(self) -> None:
@@ -304,7 +297,7 @@ class _Anything:
 
     def supersede(self) -> bool:
         self.superseded = True
-        self.restoration.reader.release(for_good=False)
+        self.restoration.record.reader.release(for_good=False)
         return False
 
     def peek(self) -> Any:

@@ -8,40 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from milepost.bundle import BundleReader
+from milepost.engine.restore_record import RestoreRecord
 from milepost.graph.adapter import adapter_of_type
 from milepost.graph.all_names import version_of
 from milepost.graph.contract.matching import SavedState
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.object_graph import ObjectGraph
-from milepost.restoring.identity import Bindings
 from milepost.restoring.match import Match
 from milepost.restoring.undo import Undo
 
-Versions = Callable[[int], Mapping[str, Any] | None]
-"""What was noted of the object of a node and of those below it; see `SavedState.versions`."""
 
-
-def load_by_own_code(
-    reader: BundleReader,
-    graph: ObjectGraph,
-    match: Match,
-    bound: Bindings,
-    undo: Undo,
-    versions: Versions,
-    kept: Callable[[], Collection[int]],
-) -> None:
+def load_by_own_code(record: RestoreRecord, match: Match, undo: Undo, kept: Callable[[], Collection[int]]) -> None:
     """Makes the objects of a match load what was saved for them by code of their own, and notes in the match what they have taken.
 
     Args:
-        reader: The open checkpoint.
-        graph: Its object graph.
+        record: The record of the restore, with what earlier parts of it have bound.
         match: The match, whose values have been delivered.
-        bound: The live objects that earlier parts of the restore have bound.
         undo: As for `SavedState`.
-        versions: As for `Versions`.
         kept: Returns the identities of the objects that are to keep their values, because the program has asked for that.
     """
+    graph, reader = record.graph, record.reader
     bindings = match.bindings
     kinds = {kind: adapter_of_type(kind) for kind in set(map(type, bindings.values()))}
     adapters = {kind: each for kind, each in kinds.items() if each is not None and "loads_saved" in each.overrides}
@@ -54,14 +40,16 @@ def load_by_own_code(
             continue
         if restored is None:
             restored = {
-                id(each) for each in (*(take.obj for take in match.takes), *(late for _, late in bound.living()))
+                id(each) for each in (*(take.obj for take in match.takes), *(late for _, late in record.bound.living()))
             }
             keeping = kept()
         if id(obj) in keeping:
             continue
-        others = dict(_others(reader, graph, match, bound, node)) if match.deferred or match.adapted else {}
+        others = dict(_others(record, match, node)) if match.deferred or match.adapted else {}
         values = {name: reader.read(graph.nodes[each].values[0].key) for name, each in others.items()}
-        found = adapter.load_saved(obj, SavedState(values, versions(node), restored, keeping, undo.add))
+        noted = record.file.versions
+        versions = _noted_versions(graph, node) if noted is None else noted.get(node)
+        found = adapter.load_saved(obj, SavedState(values, versions, restored, keeping, undo.add))
         if found is None:
             continue
         loaded |= _below(graph, node)
@@ -72,7 +60,7 @@ def load_by_own_code(
         match.deferred = [each for each in match.deferred if not _is_taken(graph, match, each.node)]
 
 
-def noted_versions(graph: ObjectGraph, node: int) -> Mapping[str, Any] | None:
+def _noted_versions(graph: ObjectGraph, node: int) -> Mapping[str, Any] | None:
     """The versions of the classes of a saved module of PyTorch and of those in it, by their names; None if they were not saved."""
     if version_of(graph.nodes[node]) is None:
         return None
@@ -99,13 +87,12 @@ def _below(graph: ObjectGraph, node: int) -> set[int]:
     return {number for _, number in _named(graph, node)}
 
 
-def _others(
-    reader: BundleReader, graph: ObjectGraph, match: Match, bound: Bindings, node: int
-) -> Iterator[tuple[str, int]]:
+def _others(record: RestoreRecord, match: Match, node: int) -> Iterator[tuple[str, int]]:
     """The nodes below a node that have one array each, which no live object takes, after their names."""
+    graph, reader = record.graph, record.reader
     for name, number in _named(graph, node):
         values = graph.nodes[number].values
-        if number in match.bindings or number in bound or len(values) != 1 or values[0].name != VARIABLE_VALUE:
+        if number in match.bindings or number in record.bound or len(values) != 1 or values[0].name != VARIABLE_VALUE:
             continue
         if values[0].key in reader and not reader.spec(values[0].key).dtype.is_bytes:
             yield name, number

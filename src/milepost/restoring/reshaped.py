@@ -9,35 +9,25 @@ from collections.abc import Iterable
 from typing import Any
 
 from milepost.bundle import BundleReader
-from milepost.engine.translation import Translation
+from milepost.engine.restore_record import RestoreRecord
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.contract.operation import Operation
-from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.variable import shape_fits
 from milepost.restoring.check import check
 from milepost.restoring.match import Match
 from milepost.tensor import TensorSpec
 
 
-def check_reshaped(
-    operation: Operation,
-    reader: BundleReader,
-    match: Match,
-    holders: Iterable[Any],
-    translation: Translation,
-    graph: ObjectGraph,
-) -> int:
+def check_reshaped(operation: Operation, record: RestoreRecord, match: Match, holders: Iterable[Any]) -> int:
     """Checks that every value fits its object, or that the object is to get the saved shape. No object changes.
 
     Args:
         operation: As for `check`.
-        reader: The open checkpoint.
+        record: As for `check`.
         match: The match. Values of objects that are to get the saved shape are replaced by values of that shape. Those that an object adapts to
             the shape of its leaf are left to it.
         holders: The live objects of the match, those nearest to the root first.
-        translation: As for `check`.
-        graph: As for `check`.
 
     Returns:
         The bytes of all values as they are in the files.
@@ -47,11 +37,11 @@ def check_reshaped(
         CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
     """
     try:
-        return check(operation, reader, match.takes, translation, graph)
+        return check(operation, record, match.takes)
     except MismatchError:
-        if not _reshape(reader, match, holders):
+        if not _reshape(record.reader, match, holders):
             raise
-    return check(operation, reader, match.takes, translation, graph)
+    return check(operation, record, match.takes)
 
 
 def _reshape(reader: BundleReader, match: Match, holders: Iterable[Any]) -> bool:

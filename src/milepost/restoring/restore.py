@@ -10,14 +10,16 @@ restore without a status and without deferred values is freed at once.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from milepost.bundle import BundleReader, CastingReader
-from milepost.collector import QUICK, collection_paused
+from milepost.bundle import BundleReader
+from milepost.collector import QUICK, collection_paused, paused_for
+from milepost.deferred.identity import last_restore, reference_to, remember_restore, undo_remembering
 from milepost.deferred.position import RestoredPosition
 from milepost.deferred.table import (
     SlotKey,
@@ -25,11 +27,14 @@ from milepost.deferred.table import (
     deferred_on,
     is_anything_deferred,
     supersede,
+    withdraw,
 )
+from milepost.distributed.own_values import graph_of_process
 from milepost.engine import unasked
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import Reporter, reporting
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
+from milepost.engine.restore_record import NO_NOTES, FileNotes, RestoreRecord
 from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
@@ -37,18 +42,28 @@ from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.traversal import walk
-from milepost.restoring.check import cast, check_variables
+from milepost.restoring.check import check_variables
+from milepost.restoring.converted import follow_converted
 from milepost.restoring.deliver import deliver
-from milepost.restoring.identity import last_restore
-from milepost.restoring.match import Match
-from milepost.restoring.matched_restore import MatchedRestore
-from milepost.restoring.own_loading import load_by_own_code, noted_versions
+from milepost.restoring.entries import (
+    entries_of_live,
+    entries_of_saved,
+    missing_entries,
+    warn_of_stayed,
+    warn_of_unused,
+    with_below,
+)
+from milepost.restoring.match import Match, Matcher
+from milepost.restoring.own_loading import load_by_own_code
 from milepost.restoring.reshaped import check_reshaped
 from milepost.restoring.undo import Undo, raise_explained
-from milepost.restoring.unsaved_slots import located, remove
+from milepost.restoring.unsaved_slots import located, remove, state_of
 
 if TYPE_CHECKING:
     from milepost.distributed.rounds import Rounds
+
+
+_NOT_PAUSED: Final[AbstractContextManager[collection_paused | None]] = nullcontext()
 
 
 def _to_tell(objs: Sequence[Any]) -> Iterator[tuple[Adapter, Any]]:
@@ -68,7 +83,7 @@ def _tell_again(told: Sequence[tuple[Adapter, Any]]) -> None:
             adapter.on_restored(obj)
 
 
-class Restoration(MatchedRestore):
+class Restoration:
     """One restore of an object-based checkpoint. It lives as long as its status, or as long as a value is deferred.
 
     Args:
@@ -76,9 +91,13 @@ class Restoration(MatchedRestore):
         graph: Its object graph.
         options: Whether slot variables are skipped, what may be left out, who is told of the progress, and whether all values are
             verified first.
-        never_saved: As for `MatchedRestore`.
+        never_saved: As for `RestoreRecord`.
         rounds: The rounds of the operation, if several processes restore together.
-        translated: As for `MatchedRestore`.
+        translated: As for `RestoreRecord`.
+        file: As for `RestoreRecord`.
+
+    Attributes:
+        record: What it has bound, deferred and found missing.
     """
 
     def __init__(
@@ -89,12 +108,14 @@ class Restoration(MatchedRestore):
         never_saved: Collection[str] = (),
         rounds: Rounds | None = None,
         translated: Translated = UNTRANSLATED,
+        file: FileNotes = NO_NOTES,
     ) -> None:
         member = (0, 1) if rounds is None else (rounds.rank, rounds.size)
-        super().__init__(reader, graph, options, never_saved, member, translated)
+        own = graph_of_process(graph, reader.prefix, *member)
+        self.record = RestoreRecord(reader, translated, options, own.graph, never_saved, file)
+        self._matcher = Matcher(self.record, own, member)
         self._rounds = rounds
-        self._progress = options.progress
-        self._verify_first = options.verify_first
+        unasked.restores.add(self)
 
     def restore(self, operation: Operation, pause: collection_paused) -> None:
         """Restores everything reachable from the root of the operation, which matches node 0, and defers the rest.
@@ -109,15 +130,13 @@ class Restoration(MatchedRestore):
             StorageError: The checkpoint cannot be read.
             RefusedError: An object or its framework raised an error for a value.
         """
+        record, rounds = self.record, self._rounds
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
         try:
             self._find_removed(match, operation)
-            self.begins_at(operation.root)
-            rounds = self._rounds
             agree = None if rounds is None else rounds.agree  # all processes change their objects, or none does
-            with reporting(
-                self._progress, "restore", self.reader.prefix, leads=rounds is None or rounds.leads
-            ) as progress:
+            leads = rounds is None or rounds.leads
+            with reporting(record.options.progress, "restore", record.reader.prefix, leads=leads) as progress:
                 self._run(operation, match, pause, agree, progress)
                 if progress is not None:
                     progress.finish()
@@ -128,10 +147,11 @@ class Restoration(MatchedRestore):
         except BaseException:
             match.undo()  # if Ctrl-C comes before or after the part that undoes itself
             raise
-        self.may_lack = match.may_lack or bool(match.missing)
-        self.deferred.release_if_unneeded()
-        self._find_stayed(match.stepped, operation)
-        self._warn_of_stayed(operation)
+        record.may_lack = match.may_lack or bool(match.missing)
+        record.deferred.release_if_unneeded()
+        if match.stepped:
+            self._find_stayed(match, operation)
+            warn_of_stayed(record, operation)
 
     def settle(self, operation: Operation, node: int, child: Any, *, superseded: bool = False) -> Any:
         """Restores an object that was made after the restore from its deferred node. Errors are those of `restore`.
@@ -145,112 +165,108 @@ class Restoration(MatchedRestore):
         Returns:
             The object to hold: ``child``, or its successor if it cannot change.
         """
-        bound = self._bound[node]
-        if bound is child and last_restore(child) >= self.uid:
-            return child  # The object has come under another name before.
+        record = self.record
+        bound = record.bound[node]
         if bound is not None:
+            # The object may have come under another name before.
+            if not (superseded or (bound is child and last_restore(child) >= record.uid)):
+                warn(
+                    f"{record.reader.prefix}: two live objects match one saved object ({record.saved.name(node)}), and only the first got "
+                    "the values: use one object in both places, like the program that saved the checkpoint",
+                    UnrestoredWarning,
+                )
+            return child
+        follows = record.saved.slot_nodes and self._has_slots_below(node)
+        replaced = follow_converted(operation, record) if follows else []
+        # if nothing was saved below the object, the match makes so few objects that a pause is not worth while
+        maybe_paused = collection_paused() if record.graph.nodes[node].children else _NOT_PAUSED
+        with maybe_paused as pause:
+            match = self._matcher.match(operation, node, child)
             if superseded:
+                match.undo()
+                for take in match.takes:
+                    match.unused[take.node] = {value.name for value, _ in take.values}
+                match.takes, match.deferred = [], []
+                self._remember(match, (), {})
                 return child
-            warn(
-                f"{self.reader.prefix}: two live objects match one saved object ({self._describe(node)}), and only the first got "
-                "the values: use one object in both places, like the program that saved the checkpoint",
-                UnrestoredWarning,
-            )
-            return child
-        follows = self._matcher.slot_nodes and self._has_slots_below(node)
-        replaced = self._follow_converted(operation) if follows else []
-        if not self.graph.nodes[node].children:
-            # The match makes so few objects that a pause is not worth while.
-            successor = self._settle(operation, node, child, None, superseded=superseded)
-        else:
-            with collection_paused() as pause:
-                successor = self._settle(operation, node, child, pause, superseded=superseded)
-        if superseded:
-            return child
-        if self.partial_expected:
-            self.reader.release(for_good=False)  # The files were opened again for this object.
+            living = {id(obj) for _, obj in record.bound.living()} if match.unsaved else ()
+            match.unsaved = [each for each in match.unsaved if id(each.variable) in living]
+            successor = self._run(operation, match, pause).get(id(child), child)
+        if record.partial_expected:
+            record.reader.release(for_good=False)  # The files were opened again for this object.
         elif replaced:
             self._warn_of_replaced(node, replaced)
         return successor
 
-    def _settle(
-        self, operation: Operation, node: int, child: Any, pause: collection_paused | None, *, superseded: bool
-    ) -> Any:
-        match = self._matcher.match(operation, node, child)
-        if superseded:
-            match.undo()
-            for take in match.takes:
-                match.unused[take.node] = {value.name for value, _ in take.values}
-            match.takes, match.deferred = [], []
-            self._remember(match, (), {})
-            return child
-        bound = {id(obj) for _, obj in self._bound.living()} if match.unsaved else ()
-        match.unsaved = [each for each in match.unsaved if id(each.variable) in bound]
-        return self._run(operation, match, pause).get(id(child), child)
+    def missing(self, operation: Operation) -> list[Entry]:
+        """Live values that are not in the checkpoint; see `missing_entries`."""
+        return missing_entries(self.record, operation)
 
-    def _versions(self, node: int) -> Mapping[str, Any] | None:
-        """What was noted of the saved object of a node and of those below it; see `SavedState.versions`."""
-        return noted_versions(self.graph, node)
+    def warn_of_unused(self) -> None:
+        """Warns once of saved values that no object took."""
+        warn_of_unused(self.record)
 
     def _kept(self, operation: Operation) -> Collection[int]:
         """The identities of the live objects that the arguments leave alone."""
-        translation = self._translated.translation
+        translation = self.record.translated.translation
         if not (translation.selects or translation.kept):
             return ()
         live = walk(operation, slots=False)
         return {id(obj) for obj, path in zip(live.objects, live.paths, strict=True) if translation.leaves_alone(path)}
 
-    def _holds_slots(self, node: int) -> bool:
-        """Whether the file has all slot variables that a saved optimizer had."""
-        return True
-
     def _find_removed(self, match: Match, operation: Operation) -> None:
         """Finds which of the slot variables that the checkpoint lacks are to be removed, and which the arguments leave alone."""
-        unsaved = [each for each in match.unsaved if self._holds_slots(each.node)]
+        record = self.record
+        whole = record.file.whole
+        unsaved = [each for each in match.unsaved if whole is None or each.node in whole]
         match.unsaved = []
         if not unsaved:
             return
         bound = {id(obj) for obj in match.bindings.values()} | {id(None)}
-        whole = {node for node in {each.node for each in unsaved} if self._is_whole(node, match)}
-        unsaved = [each for each in unsaved if each.node in whole or id(each.variable) in bound]
+        complete = {node for node in {each.node for each in unsaved} if self._is_whole(node, match)}
+        unsaved = [each for each in unsaved if each.node in complete or id(each.variable) in bound]
         try:
             for each, path in located(unsaved, operation):
-                if not (self._translated.leaves_alone(path) or is_at_or_below(path, self._allow_unsaved)):
+                if not (record.translated.leaves_alone(path) or is_at_or_below(path, record.options.allow_unsaved)):
                     match.unsaved.append(each)
         except BaseException as error:
             match.undo()
-            raise_explained(error, self.reader.prefix, complete=True)
+            raise_explained(error, record.reader.prefix, complete=True)
 
     def _is_whole(self, node: int, match: Match) -> bool:
         """Whether an optimizer has all variables of its saved slot variables. Otherwise another live variable may be one of them."""
-        slots = self.graph.nodes[node].slots
-        return not self._translated.renames_slots_away and all(slot.variable in match.bindings for slot in slots)
+        slots = self.record.graph.nodes[node].slots
+        return not self.record.translated.renames_slots_away and all(slot.variable in match.bindings for slot in slots)
 
-    def unsettle(self, node: int) -> None:
-        """Forgets the object that `settle` has restored from a node, because nothing holds it."""
-        del self._bound[node]
+    def _find_stayed(self, match: Match, operation: Operation) -> None:
+        """Records the state of optimizers that the restore does not change, because the checkpoint lacks it."""
+        bound = {id(obj) for _, obj in self.record.bound.living()}
+        lacking = (obj for obj in state_of(match.stepped, operation) if id(obj) not in bound)
+        self.record.stayed = {id(obj): reference_to(obj) for obj in lacking}
 
     def _has_slots_below(self, node: int) -> bool:
         """Whether a node or one below it is an optimizer with saved slot variables."""
-        if self._skip_slots:
+        record = self.record
+        if record.options.experimental_skip_slot_variables:
             return False
         nodes, seen = [node], {node}
         for number in nodes:
-            if self.graph.nodes[number].slots:
+            if record.graph.nodes[number].slots:
                 return True
-            below = {edge.node for edge in self.graph.nodes[number].children} - seen
+            below = {edge.node for edge in record.graph.nodes[number].children} - seen
             seen |= below
             nodes += below
         return False
 
     def _warn_of_replaced(self, optimizer: int, replaced: Sequence[int]) -> None:
         """Warns of slot variables for which an optimizer has other variables than those that were restored."""
-        slots = {variable: slot for variable, _, slot in self.graph.nodes[optimizer].slots if variable in replaced}
+        record = self.record
+        slots = {variable: slot for variable, _, slot in record.graph.nodes[optimizer].slots if variable in replaced}
         if slots:
             warn(
-                f"{self.reader.prefix}: an optimizer was made for other parameters than those that were restored, so it does not "
+                f"{record.reader.prefix}: an optimizer was made for other parameters than those that were restored, so it does not "
                 f"get its saved state: DTensors with other values have replaced them. Restore after fully_shard() or parallelize_module(), or "
-                f"change no values before you make the optimizer:{unasked.listed([self.first_key(each) for each in slots.values()])}",
+                f"change no values before you make the optimizer:{unasked.listed([record.saved.first_key(each) for each in slots.values()])}",
                 UnrestoredWarning,
             )
 
@@ -276,29 +292,36 @@ class Restoration(MatchedRestore):
         Returns:
             Successors of objects that cannot change, by the identity of the object that each replaces.
         """
+        record = self.record
         undo = Undo()
         told: list[tuple[Adapter, Any]] = []
         undo.add(partial(_tell_again, told))  # undone last, when all objects have their old values
         if match.made_slots:
             undo.add(match.undo)
         try:
-            if isinstance(self.reader, CastingReader):
-                cast(self.reader, match.takes, self._translated.translation)
             holders = match.holders() if match.copies else list(match.bindings.values())
-            size = check_reshaped(operation, self.reader, match, holders, self._translated.translation, self.graph)
-            if self._translated.variables:
-                check_variables(operation, self.reader, match.bindings, self._translated)
+            size = check_reshaped(operation, record, match, holders)
+            if record.translated.variables:
+                check_variables(operation, record, match.bindings)
             if pause is not None and size > QUICK:
                 pause.end()
             if match.deferred:
-                self.reader.hold()
-            given = match.growth, agree, None if pause is None else pause.end, progress, match.fresh
+                record.reader.hold()
             successors = deliver(
-                operation, self.reader, match.takes, holders, undo, *given, verify_first=self._verify_first
+                operation,
+                record.reader,
+                match.takes,
+                holders,
+                undo,
+                growth=match.growth,
+                verified=agree,
+                before_own_code=None if pause is None else pause.end,
+                progress=progress,
+                fresh=match.fresh,
+                verify_first=record.options.verify_first,
             )
             if len(match.bindings) > 1 or match.deferred:
-                kept = partial(self._kept, operation)
-                load_by_own_code(self.reader, self.graph, match, self._bound, undo, self._versions, kept)
+                load_by_own_code(record, match, undo, partial(self._kept, operation))
             if match.unsaved:
                 remove(match.unsaved, undo)
             takers = [take.obj for take in match.takes]
@@ -316,10 +339,61 @@ class Restoration(MatchedRestore):
             if agree is not None:
                 agree()
         except BaseException as error:
-            raise_explained(error, self.reader.prefix, complete=undo.run())
+            raise_explained(error, record.reader.prefix, complete=undo.run())
         match.made_slots = []  # they stay, also if Ctrl-C comes now
-        self._supersede(match, crowded)
+        if is_anything_deferred():
+            self._supersede(match, crowded)
         return successors
+
+    def _remember(
+        self, match: Match, takers: Sequence[Any], successors: Mapping[int, Any], before: list[int] | None = None
+    ) -> None:
+        """Records what was matched.
+
+        Args:
+            match: The match.
+            takers: The objects that took values.
+            successors: Successors by the identity of the object that each replaces.
+            before: Gets the number of the restore that gave each taker its values before, for `_forget`.
+        """
+        before = [] if before is None else before
+        record, bound = self.record, self.record.bound
+        with paused_for(len(match.bindings)):
+            bound.update(match.bindings, successors)
+            if match.copies:
+                bound.add_copies(match.copies, successors)
+            for taker in takers:
+                before.append(remember_restore(taker, record.uid, bound))
+        record.unused.update((node, frozenset(names)) for node, names in match.unused.items())
+        record.missing.update((node, frozenset(names)) for node, names in match.missing.items())
+        record.lacking.update((id(obj), reference_to(obj)) for obj in match.lacking)
+        record.filled.update((id(obj), reference_to(obj)) for obj in match.filled)
+        record.contradicted.update(match.contradicted)
+
+    def _forget(
+        self, match: Match, takers: Sequence[Any], before: Sequence[int], positions: list[RestoredPosition]
+    ) -> None:
+        """Takes back `_remember`, and the positions that were made after it.
+
+        Args:
+            match: The match.
+            takers: The objects that took values.
+            before: What `_remember` has put there, which is less than all if it failed.
+            positions: The positions.
+        """
+        withdraw(positions)
+        positions.clear()
+        record = self.record
+        for obj, uid in itertools.zip_longest(takers, before, fillvalue=0):
+            undo_remembering(obj, record.uid, uid)
+        for node in match.bindings:
+            del record.bound[node]
+            for of_node in (record.unused, record.contradicted, record.missing):
+                of_node.pop(node, None)
+        for obj in match.lacking:
+            record.lacking.pop(id(obj), None)
+        for obj in match.filled:
+            record.filled.pop(id(obj), None)
 
     def _defer_rest(
         self, match: Match, successors: Mapping[int, Any], positions: list[RestoredPosition]
@@ -344,27 +418,28 @@ class Restoration(MatchedRestore):
 
     def _supersede(self, match: Match, crowded: Sequence[tuple[Any, str | SlotKey]]) -> None:
         """Supersedes the positions of older restores for the children that this one has matched or deferred."""
+        record = self.record
         for holder, name in crowded:
-            supersede(holder, (name,), self.uid)
-        for node, obj in match.bindings.items() if is_anything_deferred() else ():
+            supersede(holder, (name,), record.uid)
+        for node, obj in match.bindings.items():
             if deferred_on(obj):
-                saved, adapter = self.graph.nodes[node], adapter_of_type(type(obj))
+                saved, adapter = record.graph.nodes[node], adapter_of_type(type(obj))
                 aliases = adapter.aliases(obj) if adapter is not None and "aliases" in adapter.overrides else {}
                 names: set[str | SlotKey] = {edge.name for edge in saved.children}
                 names |= {aliases[edge.name] for edge in saved.children if edge.name in aliases}
-                names |= {(id(self._bound[variable]), name) for variable, name, _ in saved.slots}
-                if not self._skip_slots:
+                names |= {(id(record.bound[variable]), name) for variable, name, _ in saved.slots}
+                if not record.options.experimental_skip_slot_variables:
                     names |= self._deferred_slots_of_bound(obj)
-                if adapter is not None and adapter.saved_whole and not self._translated.left_out:
+                if adapter is not None and adapter.saved_whole and not record.translated.left_out:
                     names |= deferred_on(obj).keys()
-                supersede(obj, names, self.uid)
+                supersede(obj, names, record.uid)
 
     def _deferred_slots_of_bound(self, owner: Any) -> set[SlotKey]:
         """The slot variables that any restore has deferred on an optimizer, of the variables that this one has bound."""
         deferred = {
             name: found[0].variable for name, found in deferred_on(owner).items() if type(name) is tuple and found
         }
-        bound = {id(obj) for _, obj in self._bound.living()} if deferred else ()
+        bound = {id(obj) for _, obj in self.record.bound.living()} if deferred else ()
         return {name for name, variable in deferred.items() if id(variable) in bound}
 
     def preview(self, operation: Operation) -> Report:
@@ -379,13 +454,10 @@ class Restoration(MatchedRestore):
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
         self._find_removed(match, operation)
-        misfits = Report(self.reader.prefix, ())
+        misfits = Report(self.record.reader.prefix, ())
         try:
             try:
-                if isinstance(self.reader, CastingReader):
-                    cast(self.reader, match.takes, self._translated.translation)
-                holders = match.holders()
-                check_reshaped(operation, self.reader, match, holders, self._translated.translation, self.graph)
+                check_reshaped(operation, self.record, match, match.holders())
             except MismatchError as error:
                 misfits = error.report
             return self._report_before(misfits, match, operation)
@@ -404,13 +476,13 @@ class Restoration(MatchedRestore):
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
         try:
-            check_reshaped(operation, self.reader, match, match.holders(), self._translated.translation, self.graph)
+            check_reshaped(operation, self.record, match, match.holders())
         finally:
             match.undo()
         return [
             (value.key, live)
             for number, live in [*match.bindings.items(), *match.copies]
-            for value in self.graph.nodes[number].values
+            for value in self.record.graph.nodes[number].values
         ]
 
     def misfits(self, operation: Operation) -> list[tuple[Entry, Any]]:
@@ -424,15 +496,13 @@ class Restoration(MatchedRestore):
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
         objects = {key: take.obj for take in match.takes for _, key in take.values}
-        for node, values in self._translated.variables.items():
+        for node, values in self.record.translated.variables.items():
             objects.update((value.key, match.bindings.get(node)) for value in values)
-        translation, found = self._translated.translation, list[Entry]()
+        found = list[Entry]()
         try:
-            if isinstance(self.reader, CastingReader):
-                cast(self.reader, match.takes, translation)
             for check in (
-                partial(check_reshaped, operation, self.reader, match, match.holders(), translation, self.graph),
-                partial(check_variables, operation, self.reader, match.bindings, self._translated),
+                partial(check_reshaped, operation, self.record, match, match.holders()),
+                partial(check_variables, operation, self.record, match.bindings),
             ):
                 try:
                     check()
@@ -445,7 +515,9 @@ class Restoration(MatchedRestore):
     def _report_of_refused(self, misfits: Report, match: Match, operation: Operation) -> Report:
         """A report of the values that do not fit, and of those that would be unmatched on either side."""
         entries = self._report_before(misfits, match, operation)
-        return sorted_report(self.reader.prefix, [each for each in entries if each.outcome is not Outcome.MATCHED])
+        return sorted_report(
+            self.record.reader.prefix, [each for each in entries if each.outcome is not Outcome.MATCHED]
+        )
 
     def _report_before(self, misfits: Report, match: Match, operation: Operation) -> Report:
         """A report of the outcome that every value would have, with those that do not fit."""
@@ -453,16 +525,19 @@ class Restoration(MatchedRestore):
         before: list[int] = []
         self._remember(match, takers, {}, before)
         try:
-            living = self._bound.living()
-            self._find_stayed(match.stepped, operation)
-            saved = self._account_of_saved(self._with_below(each.node for each in match.deferred), living)
-            live = self._account_of_live(operation, [*living, *((-1, each.slot) for each in match.unsaved)])
+            record = self.record
+            living = record.bound.living()
+            if match.stepped:
+                self._find_stayed(match, operation)
+            saved = entries_of_saved(record, with_below(record, (each.node for each in match.deferred)), living)
+            live = entries_of_live(record, operation, [*living, *((-1, each.slot) for each in match.unsaved)])
         finally:
             self._forget(match, takers, before, [])
         named = {entry.key for entry in misfits}
         others = [each for each in (*saved, *live) if each.key not in named]
-        return sorted_report(self.reader.prefix, [*misfits, *others])
+        return sorted_report(record.reader.prefix, [*misfits, *others])
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_finalizing():
-            self.warn_of_unused()
+        record = self.__dict__.get("record")  # Ctrl-C may have come before there is one
+        if record is not None and not is_finalizing():
+            warn_of_unused(record)

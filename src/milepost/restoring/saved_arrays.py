@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from milepost.graph.adapter import Adapter, adapter_of_array_type
@@ -18,19 +18,16 @@ class SavedArrays:
 
     Args:
         graph: The object graph.
-        types: The name of the type of each of its nodes.
         specs: Returns element type and shape of each value of a node, by local name.
 
     Attributes:
         adapters: The adapters of the arrays, by the name of their type.
     """
 
-    def __init__(
-        self, graph: ObjectGraph, types: Sequence[str], specs: Callable[[int], Mapping[str, TensorSpec]]
-    ) -> None:
-        names = {name for name in set(types) - PLAIN_TYPES if "." in name}
+    def __init__(self, graph: ObjectGraph, specs: Callable[[int], Mapping[str, TensorSpec]]) -> None:
+        self._types = graph.types
+        names = {name for name in set(self._types) - PLAIN_TYPES if "." in name}
         adapters = {name: adapter_of_array_type(name) for name in names}
-        self._types = types
         self._graph = graph
         self._specs = specs
         self.adapters: dict[str, Adapter] = {name: adapter for name, adapter in adapters.items() if adapter is not None}

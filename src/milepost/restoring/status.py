@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -17,6 +18,7 @@ from milepost.graph.description import counted, html_table, kind_of, of_file
 from milepost.graph.frameworks import import_adapters, imported
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.graph.traversal import walk
+from milepost.restoring.entries import outcomes_of, report_of, took_no_values, unmatched_entries
 from milepost.restoring.name_based import NameBasedRestoration
 from milepost.restoring.offers import offered
 from milepost.restoring.restore import Restoration
@@ -161,40 +163,42 @@ class _RestoredStatus(LoadStatus):
         if restoration is None:
             return of_file(self, None)
         try:
-            counts = restoration.outcomes()
+            counts = self._outcomes()
             facts = [f"{counted(counts[Outcome.MATCHED], 'value')} matched"]
             facts += [f"{counts[each]} {each.value}" for each in _OTHERS_SHOWN if counts[each]]
         except Exception:  # a live object or a closed file; report() raises the error
             facts = []
-        return of_file(self, restoration.reader.prefix, *facts, "report() lists them")
+        return of_file(self, restoration.record.reader.prefix, *facts, "report() lists them")
 
     def _repr_html_(self) -> str:
         """A table that counts the saved values by outcome, which a notebook shows. As `__repr__`, it makes no report."""
-        restoration = self.__dict__.get("_restoration")
         try:
-            counts = {} if restoration is None else restoration.outcomes()
+            counts = self._outcomes()
         except Exception:  # as in `__repr__`
-            counts = {}
+            counts = Counter()
         shown = [each for each in Outcome if counts.get(each)]
         rows = ([each.value, f"{counts[each]:,}", EXPLAINED[each]] for each in shown)
         return html_table(repr(self), ["outcome", "values", ""], rows, len(shown))
 
-    def report(self) -> Report:
-        self._restoration.is_asked = True
-        with self._look("a report"):
-            return self._restoration.report(self._view())
+    @abc.abstractmethod
+    def _outcomes(self) -> Counter[Outcome]:
+        """How many saved values have which outcome now, as far as that is known without a look at the live objects."""
 
     def _look(self, what: str) -> Turn:
-        return Turn(LOOK, f"{what} on the restore of {self._restoration.reader.prefix}", self._view)
+        record = self._restoration.record
+        record.is_asked = True
+        return Turn(LOOK, f"{what} on the restore of {record.reader.prefix}", self._view)
 
     def _refuse_unmet(self) -> None:
         """Fails an assertion about all values if the restore has left out what the program asked for."""
-        if not self._restoration.unmet:
+        record = self._restoration.record
+        unmet = record.translated.translation.unused.unmet
+        if not unmet:
             return
-        first, *others = self._restoration.unmet
+        first, *others = unmet
         error = UnmatchedError(
             "the arguments of the restore do not name what they were to name",
-            file=self._restoration.reader.prefix,
+            file=record.reader.prefix,
             expected="names of saved values or live objects",
             found="\n    ".join([first.problem, *(str(each) for each in others)]),
             remedy=first.remedy,
@@ -203,17 +207,17 @@ class _RestoredStatus(LoadStatus):
         raise error
 
     def expect_partial(self) -> Self:
-        self._restoration.is_asked = True
-        self._restoration.expect_partial()
+        self._restoration.record.is_asked = True
+        self._restoration.record.expect_partial()
         return self
 
     def stop_waiting(self) -> Self:
-        self._restoration.stop_waiting()
+        self._restoration.record.stop_waiting()
         return self
 
     def warn_of_missing(self) -> None:
         """Warns of live values that were not saved, unless the program has asked the status."""
-        if self._restoration.is_asked:
+        if self._restoration.record.is_asked:
             return
         try:
             operation = self._view()
@@ -225,7 +229,7 @@ class _RestoredStatus(LoadStatus):
         restoration = getattr(self, "_restoration", None)
         if restoration is not None and not is_finalizing():
             self.warn_of_missing()
-            restoration.unwatch()
+            restoration.record.unwatch()
 
 
 class CheckpointLoadStatus(_RestoredStatus):
@@ -245,17 +249,24 @@ class CheckpointLoadStatus(_RestoredStatus):
         self.hint = hint
         unasked.statuses.add(self)
 
+    def report(self) -> Report:
+        with self._look("a report"):
+            return report_of(self._restoration.record, self._view())
+
+    def _outcomes(self) -> Counter[Outcome]:
+        return outcomes_of(self._restoration.record)
+
     def matched(self) -> int:
         """How many saved objects match a live object, the root included."""
-        return self._restoration.bound_count()
+        return len(self._restoration.record.bound)
 
     def exchange(self, others: Mapping[int, Any]) -> None:
         """Replaces matched live objects by others, given by the identities of the replaced objects."""
-        self._restoration.exchange(others)
+        self._restoration.record.bound.exchange(others)
 
     def saved_names(self) -> dict[str, list[str]]:
         """Names of the children of the saved root, and of their children."""
-        nodes = self._restoration.graph.nodes
+        nodes = self._restoration.record.graph.nodes
         return {edge.name: [below.name for below in nodes[edge.node].children] for edge in nodes[0].children}
 
     def assert_consumed(self) -> Self:
@@ -267,12 +278,13 @@ class CheckpointLoadStatus(_RestoredStatus):
         return self._require("live objects were not restored", Outcome.MISSING)
 
     def assert_nontrivial_match(self) -> Self:
-        self._restoration.is_asked = True
-        nothing = self._restoration.matched_nothing()
-        if nothing or (self._restoration.took_no_values() and any(map(_is_live_only, self.report()))):
+        record = self._restoration.record
+        record.is_asked = True
+        nothing = record.matched_nothing
+        if nothing or (took_no_values(record) and any(map(_is_live_only, self.report()))):
             error = UnmatchedError(
                 "no object except the root was matched" if nothing else "no value was restored",
-                file=self._restoration.reader.prefix,
+                file=record.reader.prefix,
                 remedy=self.hint
                 or "compare the names of the edges in the program with those in the checkpoint, which milepost.list_variables() shows",
             )
@@ -281,11 +293,11 @@ class CheckpointLoadStatus(_RestoredStatus):
         return self
 
     def _require(self, problem: str, *outcomes: Outcome) -> Self:
-        self._restoration.is_asked = True
+        self._restoration.record.is_asked = True
         self._refuse_unmet()
         with self._look("an assertion"):
-            unmatched_entries = self._restoration.unmatched(self._view())
-        if any(_fails(entry, outcomes) for entry in unmatched_entries):
+            entries = unmatched_entries(self._restoration.record, self._view())
+        if any(_fails(entry, outcomes) for entry in entries):
             report = self.report()
             if offending := [entry for entry in report if _fails(entry, outcomes)]:
                 raise unmatched(problem, offending, report, self.hint)
@@ -315,6 +327,13 @@ class NameBasedStatus(_RestoredStatus):
         super().__init__(view)
         self._restoration: NameBasedRestoration = restoration
         unasked.statuses.add(self)
+
+    def report(self) -> Report:
+        with self._look("a report"):
+            return self._restoration.report(self._view())
+
+    def _outcomes(self) -> Counter[Outcome]:
+        return Counter({Outcome.MATCHED: len(self._restoration.record.taken)})
 
     def assert_consumed(self) -> Self:
         self._refuse_unmet()

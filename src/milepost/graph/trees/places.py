@@ -39,7 +39,7 @@ class Place:
         parent: The place of the container that holds the value. None for a whole tree, which an object holds.
         key: The key or position in the container. For a whole tree, the name of the edge from the object.
         holder: For a whole tree, a function that returns the object that holds it, or None if that no longer exists.
-        restored: The number of the newest restore that gave it a value; 0 if none did (`milepost.restoring.identity`).
+        restored: The number of the newest restore that gave it a value; 0 if none did (`milepost.deferred.identity`).
     """
 
     __slots__ = ("__weakref__", "holder", "key", "parent", "restored")

@@ -117,7 +117,7 @@ def train_and_checkpoint(checkpoint: milepost.Checkpoint, manager: milepost.Chec
 # Loading mechanics
 
 
-def load_bias(directory: str) -> tuple[milepost.Checkpoint, milepost.CheckpointLoadStatus]:
+def load_bias(directory: str) -> tuple[milepost.Checkpoint, milepost.LoadStatus]:
     """Loads only the bias, by building a path to it; returns the layer, and the status of the restore."""
     to_restore = torch.zeros(5)
     print(to_restore.numpy())  # all zeros
@@ -131,7 +131,6 @@ def load_bias(directory: str) -> tuple[milepost.Checkpoint, milepost.CheckpointL
         status.assert_consumed()
     except AssertionError as error:
         print(f"assert_consumed: {str(error).splitlines()[0]}")
-    assert isinstance(status, milepost.CheckpointLoadStatus)
     return fake_layer, status
 
 

@@ -1,6 +1,7 @@
 """``import milepost`` imports next to nothing, and every public name is there when it is asked for."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ def test_a_public_name_is_what_its_module_has(name):
     assert getattr(milepost, name) is getattr(sys.modules[DECLARED[name]], name)
 
 
-@pytest.mark.parametrize("name", ["adapters", "errors", "retention", "storage"])
+@pytest.mark.parametrize("name", ["adapters", "coordination", "errors", "retention", "storage"])
 def test_a_public_package_needs_no_import_of_its_own(name):
     assert in_new_process(f"import milepost; print(milepost.{name}.__name__)") == [f"milepost.{name}"]
 
@@ -54,6 +55,13 @@ def test_completion_offers_every_public_name():
 def test_a_name_that_does_not_exist_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'milepost' has no attribute 'Chekpoint'"):
         milepost.Chekpoint  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(milepost._FORMER))
+def test_a_name_that_is_gone_says_what_to_do_instead(name):
+    with pytest.raises(AttributeError, match=re.escape(f"has no attribute {name!r}; {milepost._FORMER[name]}")):
+        getattr(milepost, name)
+    assert name not in milepost.__all__
 
 
 def test_a_module_that_is_not_imported_yet_is_told_to_be():

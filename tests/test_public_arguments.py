@@ -25,8 +25,8 @@ MODULES = [
 ]
 WITH_FRAMEWORKS = ["milepost.jax", "milepost.keras", "milepost.tf_keras"]
 SUITES = [milepost.testing.specimen.Specimen, milepost.testing.storage_suite.Bench]
-MADE_BY_FUNCTIONS = {"CheckpointLoadStatus", "NameBasedStatus", "Drawing"}
-"""What `restore` and `draw_graph` return, and nobody else makes."""
+MADE_BY_FUNCTIONS = {"LoadStatus"}
+"""What `restore` returns, and nobody else makes."""
 
 
 def public(module):

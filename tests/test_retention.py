@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from milepost.errors import UnsupportedError
 from milepost.retention import (
-    AnyOf,
     Best,
     EveryHours,
     EverySteps,
@@ -23,6 +22,7 @@ from milepost.retention import (
     Steps,
     Unmeasured,
 )
+from milepost.retention.policy import AnyOf
 from milepost.retention.rules import RetentionPolicy, recover
 
 HOUR = 3600.0

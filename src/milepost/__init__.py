@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from milepost import adapters as adapters
+    from milepost import coordination as coordination
     from milepost import errors as errors
     from milepost import retention as retention
     from milepost import storage as storage
@@ -35,16 +36,10 @@ if TYPE_CHECKING:
     from milepost.checkpoint.views import TrackableView as TrackableView
     from milepost.checkpoint.weights import load_weights as load_weights
     from milepost.checkpoint.weights import save_weights as save_weights
-    from milepost.conversion.conversion import Conversion as Conversion
     from milepost.conversion.conversion import convert as convert
-    from milepost.coordination import Coordinator as Coordinator
-    from milepost.coordination import FileCoordinator as FileCoordinator
     from milepost.engine.options import CheckpointOptions as CheckpointOptions
     from milepost.engine.plan import PlannedWrite as PlannedWrite
     from milepost.engine.progress import Progress as Progress
-    from milepost.engine.report import Entry as Entry
-    from milepost.engine.report import Outcome as Outcome
-    from milepost.engine.report import Report as Report
     from milepost.engine.sharding import MaxShardSizePolicy as MaxShardSizePolicy
     from milepost.engine.sharding import ShardingPolicy as ShardingPolicy
     from milepost.errors import AdapterError as AdapterError
@@ -75,20 +70,14 @@ if TYPE_CHECKING:
     from milepost.graph import TensorState as TensorState
     from milepost.graph import Variable as Variable
     from milepost.manager import CheckpointManager as CheckpointManager
-    from milepost.restoring.status import CheckpointLoadStatus as CheckpointLoadStatus
-    from milepost.restoring.status import InitializationOnlyStatus as InitializationOnlyStatus
     from milepost.restoring.status import LoadStatus as LoadStatus
-    from milepost.restoring.status import NameBasedStatus as NameBasedStatus
     from milepost.series.directory import checkpoint_exists as checkpoint_exists
     from milepost.series.directory import checkpoints_iterator as checkpoints_iterator
     from milepost.series.directory import get_checkpoint_mtimes as get_checkpoint_mtimes
     from milepost.series.directory import latest_checkpoint as latest_checkpoint
     from milepost.series.removal import remove_checkpoint as remove_checkpoint
-    from milepost.series.state_file import CheckpointState as CheckpointState
     from milepost.series.state_file import get_checkpoint_state as get_checkpoint_state
     from milepost.series.state_file import update_checkpoint_state as update_checkpoint_state
-    from milepost.tensor import DType as DType
-    from milepost.tools.drawing.graph import Drawing as Drawing
     from milepost.tools.drawing.graph import draw_graph as draw_graph
 
 __version__ = "0.1.0"
@@ -101,8 +90,7 @@ _MODULES: Final = {
     "milepost.checkpoint.save_tree": ["save"],
     "milepost.checkpoint.views": ["CheckpointView", "TrackableView"],
     "milepost.checkpoint.weights": ["load_weights", "save_weights"],
-    "milepost.conversion.conversion": ["Conversion", "convert"],
-    "milepost.coordination": ["Coordinator", "FileCoordinator"],
+    "milepost.conversion.conversion": ["convert"],
     "milepost.series.directory": [
         "checkpoint_exists",
         "checkpoints_iterator",
@@ -113,10 +101,9 @@ _MODULES: Final = {
     "milepost.engine.plan": ["PlannedWrite"],
     "milepost.engine.progress": ["Progress"],
     "milepost.series.removal": ["remove_checkpoint"],
-    "milepost.engine.report": ["Entry", "Outcome", "Report"],
     "milepost.engine.sharding": ["MaxShardSizePolicy", "ShardingPolicy"],
-    "milepost.series.state_file": ["CheckpointState", "get_checkpoint_state", "update_checkpoint_state"],
-    "milepost.restoring.status": ["CheckpointLoadStatus", "InitializationOnlyStatus", "LoadStatus", "NameBasedStatus"],
+    "milepost.series.state_file": ["get_checkpoint_state", "update_checkpoint_state"],
+    "milepost.restoring.status": ["LoadStatus"],
     "milepost.errors": [
         "AdapterError",
         "AfterCommitError",
@@ -142,22 +129,33 @@ _MODULES: Final = {
     ],
     "milepost.graph": ["Module", "NoDependency", "PythonState", "SlotOwner", "TensorState", "Variable"],
     "milepost.manager": ["CheckpointManager"],
-    "milepost.tensor": ["DType"],
-    "milepost.tools.drawing.graph": ["Drawing", "draw_graph"],
+    "milepost.tools.drawing.graph": ["draw_graph"],
 }
 """The public names, by the module that has each. The imports above tell type checkers and editors the same."""
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
-_PACKAGES: Final = frozenset({"adapters", "errors", "retention", "storage"})
+_PACKAGES: Final = frozenset({"adapters", "coordination", "errors", "retention", "storage"})
 """Public modules that need no import statement of their own."""
 _IMPORTED: Final = frozenset(
     {
         *("accelerate", "ignite", "jax", "keras", "lightning", "tf_keras", "transformers"),
-        *("coordination", "testing"),
+        "testing",
     }
 )
 """Public modules that a program imports by their names."""
-_FORMER: Final = {"ShardByTaskPolicy": "; leave experimental_sharding_callback out, which does the same"}
-"""What to write instead of names that are gone. From the first release on, names are deprecated first."""
+_FORMER: Final = {
+    "ShardByTaskPolicy": "leave experimental_sharding_callback out, which does the same",
+    "DType": "write milepost.adapters.DType",
+    **{name: f"write milepost.coordination.{name}" for name in ("Coordinator", "FileCoordinator")},
+    **dict.fromkeys(
+        ("CheckpointLoadStatus", "InitializationOnlyStatus", "NameBasedStatus"),
+        "restore() returns it; its public class is milepost.LoadStatus",
+    ),
+    **dict.fromkeys(("Entry", "Outcome", "Report"), "report() of the status of a restore has it"),
+    "CheckpointState": "get_checkpoint_state() returns it",
+    "Conversion": "convert() returns it",
+    "Drawing": "draw_graph() returns it",
+}
+"""What to do instead of using names that are gone. From the first release on, names are deprecated first."""
 
 __all__ = sorted(_MODULE_OF)
 
@@ -166,9 +164,11 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULE_OF:
-        hint = f"; write: import {__name__}.{name}" if name in _IMPORTED else _FORMER.get(name, "")
+        hint = f"write: import {__name__}.{name}" if name in _IMPORTED else _FORMER.get(name)
         raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__]
+            f"module {__name__!r} has no attribute {name!r}{f'; {hint}' if hint else ''}",
+            name=name,
+            obj=sys.modules[__name__],
         )
     # here, because `import milepost` imports no other module
     from milepost.collector import collection_paused

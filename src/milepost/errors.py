@@ -198,7 +198,7 @@ class MismatchError(MilepostError, ValueError):
     Nothing was changed, unless the message says that the objects must be restored again.
 
     Attributes:
-        report: The full `milepost.Report` of the restore, where one exists.
+        report: The full report of the restore, where one exists.
     """
 
     report: Any = None
@@ -263,7 +263,7 @@ class UnmatchedError(MilepostError, AssertionError):
     """An assertion about a restore failed.
 
     Attributes:
-        report: The full `milepost.Report` of the restore.
+        report: The full report of the restore.
     """
 
     report: Any = None

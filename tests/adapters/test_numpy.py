@@ -4,7 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, DType, UntrackableError
+from milepost import Checkpoint, UntrackableError
+from milepost.adapters import DType
 from milepost.graph.adapter import adapter_of
 from tests.objects import module
 

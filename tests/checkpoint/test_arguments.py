@@ -280,7 +280,7 @@ def test_a_path_that_was_exchanged_with_another_argument_is_recognised(tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("coordinator", [object(), "coordinator", milepost.Coordinator])
+@pytest.mark.parametrize("coordinator", [object(), "coordinator", milepost.coordination.Coordinator])
 def test_a_coordinator_has_the_members_of_one(coordinator):
     with pytest.raises(UnsupportedError, match=r"members of milepost\.Coordinator"):
         CheckpointOptions(coordinator=coordinator)

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as of_numpy
 
 import milepost
 from milepost.bundle import open_bundle
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 
 EXTENSIONS = [
     each

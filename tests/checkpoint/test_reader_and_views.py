@@ -13,7 +13,7 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointNotFoundError, KeyNotFoundError, Module, Variable
 from milepost.bundle import BundleWriter
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, MismatchError, Module, Outcome, SlotOwner, Variable
+from milepost import Checkpoint, MismatchError, Module, SlotOwner, Variable
+from milepost.engine.report import Outcome
 from tests.objects import module
 
 

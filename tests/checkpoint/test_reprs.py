@@ -7,19 +7,20 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Module, Variable
+from milepost.restoring.status import CheckpointLoadStatus, InitializationOnlyStatus, NameBasedStatus
 from milepost.storage import LocalStorage
 from tests.bundle.bundles import write
 
 HALF_BUILT = [
     Checkpoint,
-    milepost.CheckpointLoadStatus,
+    CheckpointLoadStatus,
     CheckpointManager,
     CheckpointOptions,
     milepost.CheckpointReader,
     milepost.CheckpointView,
-    milepost.InitializationOnlyStatus,
+    InitializationOnlyStatus,
     Module,
-    milepost.NameBasedStatus,
+    NameBasedStatus,
     milepost.SlotOwner,
     milepost.TrackableView,
     Variable,
@@ -169,7 +170,7 @@ def test_names_cannot_send_commands_to_a_terminal(tmp_path):
         assert each.isprintable(), each
 
 
-WITH_TABLES = [CheckpointManager, milepost.CheckpointLoadStatus, milepost.CheckpointReader, milepost.CheckpointView]
+WITH_TABLES = [CheckpointManager, CheckpointLoadStatus, milepost.CheckpointReader, milepost.CheckpointView]
 
 
 @pytest.mark.parametrize("kind", WITH_TABLES, ids=lambda kind: kind.__name__)

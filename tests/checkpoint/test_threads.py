@@ -23,7 +23,8 @@ from milepost import (
 )
 from milepost.bundle import open_bundle
 from milepost.errors import MilepostError, StorageError
-from milepost.storage import LOCAL_STORAGE, LocalStorage
+from milepost.storage import LocalStorage
+from milepost.storage.local import LOCAL_STORAGE
 from tests.systems import needs_fork
 
 ASYNC = CheckpointOptions(enable_async=True)

@@ -88,7 +88,7 @@ def test_wrong_arguments(path, tmp_path, arguments):
 
 
 def test_an_element_type_of_a_library_is_one(path, tmp_path):
-    done = milepost.convert(path, tmp_path / "a.safetensors", only="model", dtype=milepost.DType.of("float16"))
+    done = milepost.convert(path, tmp_path / "a.safetensors", only="model", dtype=milepost.adapters.DType.of("float16"))
     assert set(done.types.values()) == {"float16[2,3]", "float16[3]"}
     done = milepost.convert(path, tmp_path / "b.safetensors", only="model", dtype=np.float64)
     assert set(done.types.values()) == {"float64[2,3]", "float64[3]"}

@@ -6,7 +6,7 @@ import pytest
 import milepost
 from milepost import Checkpoint, UnsupportedError, Variable
 from milepost.graph.object_graph import Edge, Node, ObjectGraph
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from tests.bundle.bundles import write
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from milepost import CorruptCheckpointError, DType, MilepostError, Module, UnsupportedError
+from milepost import CorruptCheckpointError, MilepostError, Module, UnsupportedError
+from milepost.adapters import DType
 from milepost.plain_state.decoding import from_text, unpack
 from milepost.plain_state.encoding import pack, register_kind, store_inline, to_text
 

@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Outcome, UnrestoredWarning, UnsupportedError
+from milepost import UnrestoredWarning, UnsupportedError
+from milepost.engine.report import Outcome
 
 torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch.nn")

@@ -14,7 +14,7 @@ from milepost import CorruptCheckpointError, MilepostError
 from milepost.bundle.catalogue import UNKNOWN, Catalogue
 from milepost.foreign import open_foreign
 from milepost.foreign.safetensors import _header, _in_any_form, _in_usual_form
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tensor import DType, TensorSpec
 from milepost.tools.cli import main
 

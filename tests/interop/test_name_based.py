@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, MismatchError, Module, NameBasedStatus, Outcome, Variable
+from milepost import Checkpoint, MismatchError, Module, Variable
+from milepost.engine.report import Outcome
+from milepost.restoring.status import NameBasedStatus
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")

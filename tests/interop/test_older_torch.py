@@ -6,7 +6,8 @@ import copy
 import pytest
 
 import milepost
-from milepost import Outcome, UnmatchedError
+from milepost import UnmatchedError
+from milepost.engine.report import Outcome
 
 torch = pytest.importorskip("torch")
 

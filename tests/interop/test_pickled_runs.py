@@ -16,7 +16,7 @@ from milepost.foreign.pickled import BYTES_EACH, PickledData, _Machine
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_archive import TorchArchive
 from milepost.foreign.zip_directory import Archive
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 
 torch = pytest.importorskip("torch")
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import milepost
 from milepost import CheckpointNotFoundError, CorruptCheckpointError, MismatchError, UnsupportedError
 from milepost.restoring.load import open_any
-from milepost.storage import LOCAL_STORAGE, MemoryStorage
+from milepost.storage import MemoryStorage
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tensor import TensorSlice
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import milepost
-from milepost import CorruptCheckpointError, MilepostError, MismatchError, Outcome, UnmatchedError, UnsupportedError
+from milepost import CorruptCheckpointError, MilepostError, MismatchError, UnmatchedError, UnsupportedError
+from milepost.engine.report import Outcome
 from milepost.storage import MemoryStorage
 from milepost.tools.cli import main
 

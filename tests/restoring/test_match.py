@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from milepost import Checkpoint, Outcome, Variable
+from milepost import Checkpoint, Variable
+from milepost.engine.report import Outcome
 from milepost.graph.keys import OBJECT_GRAPH
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.storage import LocalStorage

@@ -13,8 +13,9 @@ from milepost import (
     latest_checkpoint,
     load_checkpoint,
 )
-from milepost.storage import LOCAL_STORAGE, MemoryStorage
+from milepost.storage import MemoryStorage
 from milepost.storage.checked import checked, linking, unchecked
+from milepost.storage.local import LOCAL_STORAGE
 
 
 class Bucket(MemoryStorage):

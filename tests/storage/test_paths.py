@@ -10,7 +10,8 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable
 from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedError
-from milepost.storage import LocalStorage, MemoryStorage, anchored
+from milepost.storage import LocalStorage, MemoryStorage
+from milepost.storage.local import anchored
 
 ELSEWHERE = [
     "gs://bucket/run",

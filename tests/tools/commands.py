@@ -11,7 +11,7 @@ import pytest
 
 from milepost import Checkpoint, CheckpointManager, Module, Variable
 from milepost.bundle import open_bundle
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.cli import main
 
 

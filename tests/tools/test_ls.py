@@ -12,7 +12,7 @@ import pytest
 import milepost
 from milepost import Checkpoint, Variable, get_checkpoint_state, update_checkpoint_state
 from milepost.series.pins import pin
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.cli import main
 from tests.tools.commands import damage, data_of, json_of, output_of, run, series, truncate
 

@@ -7,7 +7,7 @@ import pytest
 
 from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.series.pins import pin
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.cli import main
 from tests.tools.commands import contents, damage, json_of, output_of, series, truncate
 

@@ -48,7 +48,7 @@ def test_leftovers_of_a_killed_save_go(paths, tmp_path, capsys):
 
 def test_leftovers_of_a_running_save_stay(paths, tmp_path, capsys):
     path = str(tmp_path / f"ckpt-40.index.milepost-{TOKEN}-of-00001.tmp")
-    with milepost.storage.LOCAL_STORAGE.create(path):
+    with milepost.storage.local.LOCAL_STORAGE.create(path):
         assert not json_of(capsys, "repair", tmp_path)["needed"]
         assert os.path.exists(path)
 
@@ -161,7 +161,7 @@ def test_a_file_of_orbax_or_flax_is_kept(paths, tmp_path, capsys):
 def test_a_killed_deletion_is_completed(paths, tmp_path, capsys):
     """The process dies when it has noted what it deletes."""
     code = (
-        "import os, sys; from milepost.series.pins import removal; from milepost.storage import LOCAL_STORAGE\n"
+        "import os, sys; from milepost.series.pins import removal; from milepost.storage.local import LOCAL_STORAGE\n"
         "with removal(LOCAL_STORAGE, [sys.argv[1]], complete=True): os._exit(1)"
     )
     subprocess.run([sys.executable, "-c", code, paths[0]], check=False)
@@ -173,7 +173,7 @@ def test_a_killed_deletion_is_completed(paths, tmp_path, capsys):
 def test_a_save_that_was_killed_before_it_was_listed(paths, tmp_path, capsys):
     """Its announcement is there, and so is the checkpoint."""
     from milepost.series.announcement import Announcement
-    from milepost.storage import LOCAL_STORAGE
+    from milepost.storage.local import LOCAL_STORAGE
 
     path = Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt-40")
     announcement = Announcement()

@@ -2,10 +2,10 @@
 
 To write one, derive a class from `Adapter`, whose docstring has the order of all calls, and pass an object of it to `register`. The
 page ``docs/extending.md`` has a worked example, and `milepost.testing.adapter_suite` has tests. The names in ``__all__`` here are
-public, and an adapter needs no others.
+public, and an adapter needs no others but the errors of `milepost`.
 
 ====================================  ==================================================================================
-`Adapter`, `Value`, `VARIABLE_VALUE`  an adapter, and the values it returns; `Shape`, `ANY_SHAPE` for unknown dimensions
+`Adapter`, `Value`, `VARIABLE_VALUE`  an adapter, and the values it returns; `ANY_SHAPE` for any dimensions
 `register`, `unregister`              add an adapter, and remove it
 `register_framework`                  adds the adapters of a framework as soon as the program has imported it
 `adapter_of`                          returns the adapter of an object, for adapters whose objects hold others
@@ -14,8 +14,8 @@ public, and an adapter needs no others.
 `Omission`, `Accounted`               what a checkpoint would leave out
 `DType`, `TensorSpec`, `TensorSlice`  element types, element types with shapes, boxes cut from a tensor
 `SavedState`, `LoadedState`           what an object loads by code of its own, and what it has loaded
-`StoredTensor`, `PiecewiseArray`,     large values: read box by box, and saved from several pieces of memory
-`Piece`, `PieceSource`, `OnDevice`
+`PiecewiseArray`, `Piece`,            large values, saved from several pieces of memory
+`PieceSource`, `OnDevice`
 `ShardedArray`, `Shard`               values whose parts are held by several processes
 ====================================  ==================================================================================
 
@@ -28,14 +28,7 @@ from milepost.adapters import iterators as iterators  # of no library in particu
 from milepost.adapters import numpy as numpy  # always there: milepost depends on it
 from milepost.adapters import random_state as random_state
 from milepost.adapters.deferred_children import is_deferred, restore_child, restore_children, restore_slot
-from milepost.errors import (
-    AdapterError,
-    MismatchError,
-    RefusedError,
-    UnsupportedError,
-    UntrackableError,
-)
-from milepost.graph.adapter import ANY_SHAPE, Adapter, Shape, StoredTensor, Value, adapter_of, register, unregister
+from milepost.graph.adapter import ANY_SHAPE, Adapter, Value, adapter_of, register, unregister
 from milepost.graph.contract.matching import LoadedState, SavedState
 from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import register_framework
@@ -58,26 +51,19 @@ __all__ = [
     "VARIABLE_VALUE",
     "Accounted",
     "Adapter",
-    "AdapterError",
     "DType",
     "LoadedState",
-    "MismatchError",
     "Omission",
     "OnDevice",
     "Operation",
     "Piece",
     "PieceSource",
     "PiecewiseArray",
-    "RefusedError",
     "SavedState",
-    "Shape",
     "Shard",
     "ShardedArray",
-    "StoredTensor",
     "TensorSlice",
     "TensorSpec",
-    "UnsupportedError",
-    "UntrackableError",
     "Value",
     "adapter_of",
     "is_deferred",

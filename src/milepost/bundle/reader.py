@@ -29,7 +29,8 @@ from milepost.bundle.slices import Box, index_of, overlaps, ranges
 from milepost.bundle.transfer import CHUNK, Span, read_chunks, read_spans
 from milepost.coding.crc32c import crc32c, mask
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.storage import ReadableFile, Storage, anchored
+from milepost.storage import ReadableFile, Storage
+from milepost.storage.local import anchored
 from milepost.storage.local_files import LocalFile
 from milepost.tensor import TensorSlice, TensorSpec
 from milepost.tensor.dtype import VARIANT

@@ -26,7 +26,7 @@ from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.foreign import is_item_of_orbax
 from milepost.foreign.orbax_layout import STEP, TREE
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tensor import DType
 
 _DICT_KEY: Final = 2

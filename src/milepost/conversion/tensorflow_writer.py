@@ -13,7 +13,7 @@ from milepost.conversion.streamed import Source
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.series.commit import BundleCommit
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tensor import DType
 
 

@@ -46,7 +46,7 @@ class FileCoordinator:
         True
     """
 
-    library = "milepost.FileCoordinator"
+    library = "milepost.coordination.FileCoordinator"
 
     def __init__(self, directory: str | os.PathLike[str], rank: int, size: int) -> None:
         numbers = {"rank": rank, "size": size}

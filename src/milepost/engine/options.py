@@ -62,7 +62,7 @@ class CheckpointOptions:
         process_local: Both. Save and restore in this process alone, even if it is one of several that are connected.
             Each process must then use its own paths.
         coordinator: Both. How the processes of a program exchange messages, which save and restore together: a
-            `milepost.Coordinator`. By default it is found: `torch.distributed`, `jax.distributed` or MPI, if they connect
+            `milepost.coordination.Coordinator`. By default it is found: `torch.distributed`, `jax.distributed` or MPI, if they connect
             several processes.
         process_timeout: Both. Seconds after which another process that neither answers nor shows progress counts as lost,
             so that the save or restore fails on all others; and seconds after which a save or restore that waits for one of the same
@@ -249,7 +249,7 @@ def _check(options: CheckpointOptions) -> None:
     if coordinator is not None:
         lacking = [name for name in _COORDINATOR_MEMBERS if not hasattr(coordinator, name)]
         if lacking or isinstance(coordinator, type):
-            raise wrong("coordinator", coordinator, "an object with the members of milepost.Coordinator")
+            raise wrong("coordinator", coordinator, "an object with the members of milepost.coordination.Coordinator")
     storage = options.storage
     if storage is not None:
         lacking = [name for name in _STORAGE_METHODS if not callable(getattr(storage, name, None))]
@@ -305,7 +305,7 @@ def storage_of(options: Any) -> Storage:
         options: A `CheckpointOptions`, a ``tf.train.CheckpointOptions``, which names none, or None.
 
     Example:
-        >>> from milepost.storage import LOCAL_STORAGE
+        >>> from milepost.storage.local import LOCAL_STORAGE
         >>> storage_of(None) is LOCAL_STORAGE
         True
     """

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from milepost.errors import printable
 from milepost.graph.description import html_table, of_file
 
 
-class Outcome(Enum):
-    """The outcome for one saved value or one live value."""
+class Outcome(StrEnum):
+    """The outcome for one saved value or one live value. Each is equal to its text."""
 
     MATCHED = "matched"
     """Saved, and assigned to a live object."""
@@ -53,11 +53,6 @@ class Entry:
     note: str = ""
     skipped_by_tensorflow: bool = False
 
-    @property
-    def foreign(self) -> bool:
-        """The earlier name of ``skipped_by_tensorflow``."""
-        return self.skipped_by_tensorflow
-
     def __str__(self) -> str:
         if self.saved and self.live and self.saved != self.live:
             specs = f" saved {self.saved}, live {self.live}"
@@ -87,13 +82,13 @@ class Report:
     prefix: str
     entries: tuple[Entry, ...]
 
-    def of(self, outcome: Outcome) -> list[Entry]:
+    def of(self, outcome: str) -> list[Entry]:
         """The entries with this outcome, sorted by key.
 
         Args:
-            outcome: Which of the outcomes, such as ``Outcome.MISSING``.
+            outcome: Which of the outcomes, such as ``"missing"``.
         """
-        return [entry for entry in self.entries if entry.outcome is outcome]
+        return [entry for entry in self.entries if entry.outcome == outcome]
 
     @property
     def matched(self) -> list[Entry]:

@@ -48,7 +48,8 @@ from milepost.foreign.orbax_layout import (
 )
 from milepost.foreign.stored import Stored
 from milepost.graph.description import counted
-from milepost.storage import LOCAL_STORAGE, ReadableFile
+from milepost.storage import ReadableFile
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tensor import DType, TensorSpec
 
 _BATCH: Final = 16 << 20

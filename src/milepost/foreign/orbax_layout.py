@@ -27,7 +27,7 @@ from typing import Any, Final
 from milepost.coding.json_data import LONGEST, parse_json
 from milepost.coding.messagepack import MAP_BEGINNINGS
 from milepost.errors import CorruptCheckpointError, MilepostError
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 
 TREE: Final = "_METADATA"
 STEP: Final = "_CHECKPOINT_METADATA"

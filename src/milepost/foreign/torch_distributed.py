@@ -32,7 +32,8 @@ from milepost.foreign.torch_distributed_metadata import Place, SavedPiece, Saved
 from milepost.foreign.torch_tensors import View, dtype_of
 from milepost.foreign.windows import Window
 from milepost.foreign.zip_directory import Archive
-from milepost.storage import ReadableFile, Storage, anchored
+from milepost.storage import ReadableFile, Storage
+from milepost.storage.local import anchored
 from milepost.tensor import TensorSpec
 
 METADATA: Final = ".metadata"

@@ -12,8 +12,10 @@ from milepost.distributed.find import first_decides
 from milepost.engine.arguments import wrong
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
 from milepost.manager.when_to_save import WhenToSave
-from milepost.retention import AnyOf, Best, ManagedCheckpoint, Policy, RetentionPlan
+from milepost.retention import Best, ManagedCheckpoint, Policy
 from milepost.retention.by_metric import By, Mode, check_known, ranked
+from milepost.retention.plan import RetentionPlan
+from milepost.retention.policy import AnyOf
 from milepost.series.metadata import plain_metrics
 from milepost.series.pins import pin, pinned_in, unpin
 from milepost.series.removal import is_left

@@ -296,7 +296,7 @@ class TreeManager(ByStep):
 
         Returns:
             The new tree and a status, as from `milepost.jax.restore`. If there are no checkpoints, the given tree and a
-            `milepost.InitializationOnlyStatus`.
+            status of which assertions fail.
 
         Raises:
             CheckpointNotFoundError: The state file lists checkpoints, and all of them are missing.

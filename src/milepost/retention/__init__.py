@@ -24,11 +24,9 @@ from milepost.retention.by_age import EveryHours, Newest, Recent
 from milepost.retention.by_metric import Best, Unmeasured
 from milepost.retention.by_step import EverySteps, Steps
 from milepost.retention.managed import ManagedCheckpoint
-from milepost.retention.plan import RetentionPlan, Verdict
-from milepost.retention.policy import AnyOf, Policy
+from milepost.retention.policy import Policy
 
 __all__ = [
-    "AnyOf",
     "Best",
     "EveryHours",
     "EverySteps",
@@ -36,8 +34,6 @@ __all__ = [
     "Newest",
     "Policy",
     "Recent",
-    "RetentionPlan",
     "Steps",
     "Unmeasured",
-    "Verdict",
 ]

@@ -28,7 +28,8 @@ from milepost.series.commit import BeforeCommit, not_durable
 from milepost.series.leftovers import sweep_state_files
 from milepost.series.series import list_saved
 from milepost.series.state_file import STATE_FILE
-from milepost.storage import Storage, anchored
+from milepost.storage import Storage
+from milepost.storage.local import anchored
 from milepost.tensor import PiecewiseArray
 
 if TYPE_CHECKING:  # a process that saves alone imports neither

@@ -32,8 +32,9 @@ from milepost.series.leftovers import data_files, visible_shards
 from milepost.series.saved_model import checkpoint_of, is_saved_model, versions_in, versions_remedy
 from milepost.series.series import known_checkpoints, older_of_series
 from milepost.series.state_file import STATE_FILE, CheckpointState, PathLike
-from milepost.storage import LOCAL_STORAGE, LocalStorage, Storage
+from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import checked, unchecked
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.storage.paths import plain_path
 
 Verification = Literal["checksums", "files", "none"]

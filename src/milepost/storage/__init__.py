@@ -4,10 +4,8 @@
 `Storage`                             the methods of a storage, and what each promises about a crash
 `LinkingStorage`                      one method more, which incremental saves use
 `ReadableFile`, `WritableFile`        the files that `open` and `create` return
-`Buffer`                              memory to write from or to read into
-`LocalStorage`, `LOCAL_STORAGE`       files of this machine; the default
+`LocalStorage`                        files of this machine; the default
 `MemoryStorage`                       files in memory, for tests and for temporary checkpoints
-`anchored`                            a storage whose relative paths do not follow the current directory
 `byte_view`, `check_range`            the bytes of a buffer of any kind, and the bounds of a file, for a storage of your own
 ====================================  ==============================================================================
 
@@ -24,20 +22,17 @@ Example:
 """
 
 from milepost.storage.buffers import byte_view, check_range
-from milepost.storage.interface import Buffer, LinkingStorage, ReadableFile, Storage, WritableFile
-from milepost.storage.local import LOCAL_STORAGE, LocalStorage, anchored
+from milepost.storage.interface import LinkingStorage, ReadableFile, Storage, WritableFile
+from milepost.storage.local import LocalStorage
 from milepost.storage.memory import MemoryStorage
 
 __all__ = [
-    "LOCAL_STORAGE",
-    "Buffer",
     "LinkingStorage",
     "LocalStorage",
     "MemoryStorage",
     "ReadableFile",
     "Storage",
     "WritableFile",
-    "anchored",
     "byte_view",
     "check_range",
 ]

@@ -1,33 +1,21 @@
 """Test kits for storages, adapters and coordinators.
 
-`FaultyStorage` is a storage that fails and crashes as a test requires. It records each `Operation` with its steps on the disk
-(`Link`, `Rename`, `Remove`, `Write`, `Sync`). `WindowsStorage` is a storage with the rules of Windows. A `Specimen` describes the
+`FaultyStorage` is a storage that fails and crashes as a test requires. It records each operation with its steps on
+the disk. `WindowsStorage` is a storage with the rules of Windows. A `Specimen` describes the
 objects with which the adapters of a framework are tested. Import `milepost.testing.storage_suite`,
 `milepost.testing.adapter_suite` and `milepost.testing.coordinator_suite` by name; they need pytest.
 """
 
 import sys
 
-from milepost.testing.disk import Link, Remove, Rename, Step, Sync, Write
-from milepost.testing.faulty_storage import Effect, FaultyStorage, Operation
-from milepost.testing.specimen import Objects, Specimen, Values, differences
+from milepost.testing.faulty_storage import FaultyStorage
+from milepost.testing.specimen import Specimen
 from milepost.testing.windows_storage import WindowsStorage
 
 __all__ = [
-    "Effect",
     "FaultyStorage",
-    "Link",
-    "Objects",
-    "Operation",
-    "Remove",
-    "Rename",
     "Specimen",
-    "Step",
-    "Sync",
-    "Values",
     "WindowsStorage",
-    "Write",
-    "differences",
 ]
 
 _SUITES = (

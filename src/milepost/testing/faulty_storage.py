@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
-from milepost.storage import Buffer
 from milepost.storage.buffers import byte_view, check_range
+from milepost.storage.interface import Buffer
 from milepost.storage.paths import ImpossiblePathError, check_possible, with_slashes
 from milepost.testing.disk import ROOTS, Image, Link, Remove, Rename, Step, Sync, Write, aftermaths
 

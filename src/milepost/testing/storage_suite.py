@@ -26,8 +26,9 @@ import numpy as np
 import pytest
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
-from milepost.storage import Buffer, Storage
+from milepost.storage import Storage
 from milepost.storage.checked import linking
+from milepost.storage.interface import Buffer
 
 _FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
 

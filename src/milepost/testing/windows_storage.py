@@ -25,8 +25,8 @@ from contextlib import contextmanager
 from typing import Final, Self
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError
-from milepost.storage import Buffer
 from milepost.storage.buffers import byte_view, check_range
+from milepost.storage.interface import Buffer
 from milepost.storage.paths import ImpossiblePathError, check_possible, check_possible_on_windows
 from milepost.storage.patience import patiently
 

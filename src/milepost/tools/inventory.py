@@ -35,7 +35,8 @@ from milepost.series.pins import pinned_in
 from milepost.series.saved_model import checkpoint_of, is_saved_model, prefix_of_variables
 from milepost.series.series import known_checkpoints, no_checkpoint_error, split_number
 from milepost.series.state_file import STATE_FILE
-from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage import Storage
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.terminal import shown
 
 State = Literal["complete", "damaged", "missing", "deleted", "not read", "not checked"]

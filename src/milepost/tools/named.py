@@ -12,7 +12,8 @@ from milepost.foreign import newest_of_orbax, steps_of_orbax
 from milepost.restoring.load import open_any
 from milepost.series.directory import Verification
 from milepost.series.saved_model import is_of_saved_model
-from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage import Storage
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.inventory import inventory_of
 
 _TRIES: Final = 5

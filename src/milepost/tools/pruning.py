@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from milepost.bundle import index_path
 from milepost.errors import CheckpointNotFoundError, MilepostError, StorageError, UnsupportedError
 from milepost.foreign import orbax_layout, steps_of_orbax
-from milepost.retention import Best, ManagedCheckpoint, Policy, RetentionPlan
+from milepost.retention import Best, ManagedCheckpoint, Policy
 from milepost.retention.by_metric import check_known
+from milepost.retention.plan import RetentionPlan
 from milepost.retention.rules import RetentionPolicy
 from milepost.series.directory import good_checkpoints
 from milepost.series.series import split_number
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.inventory import Facts, Place, facts_of, inventory_of
 from milepost.tools.names import typed
 from milepost.tools.terminal import named

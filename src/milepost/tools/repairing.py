@@ -25,7 +25,8 @@ from milepost.series.removal import finish_removals
 from milepost.series.saved_model import is_saved_model
 from milepost.series.series import known_checkpoints, list_announced, no_checkpoint_error, split_number
 from milepost.series.state_file import STATE_FILE, CheckpointState, read_state_file, record_state
-from milepost.storage import LOCAL_STORAGE, Storage
+from milepost.storage import Storage
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.dry_run import DryRunStorage
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import milepost
+from milepost.restoring.status import InitializationOnlyStatus
 
 pytest.importorskip("jax")
 import jax
@@ -111,7 +112,7 @@ def test_a_value_that_does_not_fit_is_named(path):
 def test_a_manager_goes_on_in_another_process(tmp_path):
     manager = milepost.jax.TreeManager(tmp_path, max_to_keep=2)
     tree, status = manager.restore_latest(state(0.0))
-    assert isinstance(status, milepost.InitializationOnlyStatus)
+    assert isinstance(status, InitializationOnlyStatus)
     for step in range(1, 4):
         manager.save(state(float(step)))
     again = milepost.jax.TreeManager(tmp_path, max_to_keep=2)

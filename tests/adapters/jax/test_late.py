@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import milepost
+from milepost.engine.report import Outcome
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -34,7 +35,7 @@ def test_a_tree_that_is_assigned_after_the_restore_has_its_values(path):
     checkpoint.params = initial
     assert checkpoint.params["layer_1"]["kernel"].tolist() == [[1, 1], [1, 1]]
     assert initial["layer_1"]["kernel"].tolist() == [[0, 0], [0, 0]]
-    assert outcomes(status, milepost.Outcome.DEFERRED) == ["step"]
+    assert outcomes(status, Outcome.DEFERRED) == ["step"]
     checkpoint.step = jnp.int32(0)
     assert int(checkpoint.step) == 3
     status.assert_consumed()
@@ -44,7 +45,7 @@ def test_a_larger_tree_that_a_module_is_given_gets_what_is_left(path):
     milepost.Checkpoint(net=net(layers(3, 1.0))).write(path)
     live = net(layers(2, 0.0))
     status = milepost.Checkpoint(net=live).read(path)
-    assert outcomes(status, milepost.Outcome.DEFERRED) == ["net/params/layer_2/bias", "net/params/layer_2/kernel"]
+    assert outcomes(status, Outcome.DEFERRED) == ["net/params/layer_2/bias", "net/params/layer_2/kernel"]
     trained = jax.tree.map(lambda x: x + 1, live.params)
     live.params = {**trained, "layer_2": layers(3, 0.0)["layer_2"]}
     assert live.params["layer_1"]["bias"].tolist() == [2, 2]

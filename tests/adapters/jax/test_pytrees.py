@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import milepost
+from milepost.engine.report import Outcome
 from milepost.graph.containers import DictWrapper, ListWrapper
 
 pytest.importorskip("jax")
@@ -276,7 +277,7 @@ def test_twelve_layers_into_sixteen_are_reported_exactly(path):
     milepost.Checkpoint(params=layers(12, 1.0)).write(path)
     fresh = milepost.Checkpoint(params=layers(16, 0.0))
     status = fresh.read(path)
-    missing = [entry.key for entry in status.report().entries if entry.outcome is milepost.Outcome.MISSING]
+    missing = [entry.key for entry in status.report().entries if entry.outcome is Outcome.MISSING]
     assert missing == [
         f"params/layer_{i}/{name}/.ATTRIBUTES/VARIABLE_VALUE" for i in range(12, 16) for name in ("bias", "kernel")
     ]

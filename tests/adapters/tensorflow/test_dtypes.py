@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import DType
+from milepost.adapters import DType
 from tests.adapters.tensorflow.frameworks import tf
 
 

@@ -21,7 +21,7 @@ from milepost.conversion.output_file import is_written_to
 from milepost.engine.progress import reporting
 from milepost.errors import UnsupportedError
 from milepost.foreign import called
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import (
     DIFFERS,

@@ -16,7 +16,7 @@ from milepost.engine.translation import Translation
 from milepost.foreign import newest_of_orbax
 from milepost.restoring.load import open_any, preview
 from milepost.restoring.offers import offered
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.arguments import (
     DIFFERS,
     FILES,

@@ -9,7 +9,7 @@ from typing import Any
 from milepost.errors import without_remedy
 from milepost.retention import Best, EveryHours, EverySteps, Policy, Recent
 from milepost.series.removal import remove_for_good
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import SUCCESS, add_command, add_json, hours, positive
 from milepost.tools.fitting import Column

@@ -12,7 +12,7 @@ from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, Mil
 from milepost.foreign import ForeignReader
 from milepost.restoring.load import open_any
 from milepost.series.saved_model import is_of_saved_model
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json
 from milepost.tools.inventory import deletion_of, inventory_of, not_searched_note, size_of

@@ -41,11 +41,6 @@ def pairs_in(reader):
     return pairs_of(reader.rows())
 
 
-def pairs_one_by_one(reader):
-    """The keys and values of a table, of which no two blocks and no two entries are decoded together."""
-    return [pair for block in range(len(reader._handles)) for pair in reader._entries(block)]
-
-
 def write(pairs, **options):
     """The bytes of a table that milepost writes."""
     writer = TableWriter(**options)

@@ -24,25 +24,22 @@ Slices do not have that dimension. So TensorFlow cannot read such a tensor of se
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import strings, variants
-from milepost.bundle.messages import BundleEntry
+from milepost.bundle.messages import BundleEntry, Shape
 from milepost.bundle.slices import box_message, parse_box
 from milepost.coding.fields import fixed32_field, fixed32_fields, message_field, number_field, number_fields
-from milepost.coding.protobuf import DecodeError, parse
+from milepost.coding.protobuf import parse
 from milepost.coding.varints import Column
-from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
+from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.tensor import DType, TensorSlice, TensorSpec
 from milepost.tensor.dtype import STRING, VARIANT
 
 _INVALID: Final = 0
 _RESOURCE: Final = 20
-_USUAL: Final = re.compile(rb"\x08[\x00-\x7f]\x12[\x00-\x7f]").match
-"""The beginning of almost all entries: a type in one byte, and a short shape. The place follows."""
 _UINT8: Final = DType.of("uint8")
 _MOST_DIMENSIONS: Final = 254
 """TensorFlow's limit on the rank of a tensor."""
@@ -121,41 +118,31 @@ def encode_all(
 
 
 def decode(data: bytes) -> Entry:
-    """Decodes an entry.
+    """Decodes an entry. `milepost.bundle.columns` decodes all entries of an index at once, and leaves those to this function that are unusual.
 
     Raises:
         CorruptCheckpointError: The data is not an entry, or is inconsistent.
         UnsupportedError: Values of the element type cannot be read.
     """
-    if _USUAL(data):
-        # An index may have millions of such entries. This code reads them fast; the code below finds what is wrong with others.
-        place, end = BundleEntry(), 4 + data[3]
-        try:
-            place.MergeFromString(data[end:])
-            spec, size = parse_head(data[:end])
-            shard, offset = place.shard_id, place.offset
-            is_place = shard >= 0 <= offset and not (
-                place.slices or place.dtype or place.element_type or place.HasField("shape")
-            )
-            if is_place and place.size == size:
-                return Entry(spec.dtype, spec.shape, shard, offset, size, place.crc32c)
-        except (DecodeError, MilepostError):
-            pass
-    spec, message = _parsed(data)
+    message = parse(BundleEntry, data, what="an entry of the index")
+    spec, least = spec_of(message)
     if message.slices:
-        pieces = [parse_box(piece, spec.shape) for piece in message.slices]
-        return Entry(spec.dtype, spec.shape, slices=tuple(pieces))
-    return Entry(spec.dtype, spec.shape, message.shard_id, message.offset, message.size, message.crc32c)
+        return Entry(spec.dtype, spec.shape, slices=tuple([parse_box(piece, spec.shape) for piece in message.slices]))
+    shard, offset, size = message.shard_id, message.offset, message.size
+    if size != least and (size < least or not spec.dtype.is_bytes):
+        raise CorruptCheckpointError(
+            "an entry whose size does not fit its shape",
+            expected=f"{least} bytes{' or more' if spec.dtype.is_bytes else ''} for {spec}",
+            found=f"{size} bytes",
+        )
+    if shard < 0 or offset < 0:
+        raise CorruptCheckpointError("an entry for a negative place", found=f"shard {shard}, offset {offset}")
+    return Entry(spec.dtype, spec.shape, shard, offset, size, message.crc32c)
 
 
-def decode_spec(data: bytes) -> TensorSpec:
-    """Element type and shape of an entry, for lists of very many tensors.
-
-    Raises:
-        CorruptCheckpointError: As for `decode`, except that the boxes of pieces are not checked.
-        UnsupportedError: As for `decode`.
-    """
-    return _parsed(data)[0]
+def spec_of(message: Any) -> tuple[TensorSpec, int]:
+    """Type and shape in a ``BundleEntryProto``, and the smallest size in bytes of so many elements. For numbers it is the exact size."""
+    return _spec(message.dtype, message.shape.SerializeToString(), message.element_type)
 
 
 def shape_of(message: Any) -> tuple[int, ...]:
@@ -211,39 +198,14 @@ def _head(dtype: int | str, shape: tuple[int, ...]) -> bytes:
     return message.SerializeToString()  # type: ignore[no-any-return]
 
 
-def _parsed(data: bytes) -> tuple[TensorSpec, Any]:
-    """Element type and shape of an entry, and a message with its other fields, which have been checked."""
-    # Parsed types and shapes are cached.
-    spec: TensorSpec | None = None
-    message: Any = None
-    if _USUAL(data):
-        end = 4 + data[3]
-        message = parse(BundleEntry, data[end:], what="an entry of the index")
-        if not (message.dtype or message.element_type or message.HasField("shape")):
-            spec, least = parse_head(data[:end])
-    if spec is None:
-        message = parse(BundleEntry, data, what="an entry of the index")
-        spec, least = _spec_of(message)
-    if not message.slices:
-        _check_place(spec, least, message)
-    return spec, message
-
-
-@lru_cache(maxsize=4096)
-def parse_head(data: bytes) -> tuple[TensorSpec, int]:
-    """Type and shape of an entry that has no other fields, and the smallest size in bytes of so many elements."""
-    return _spec_of(parse(BundleEntry, data, what="an entry of the index"))
-
-
-def _spec_of(message: Any) -> tuple[TensorSpec, int]:
-    """Type and shape, and the smallest size in bytes of so many elements. For numbers it is the exact size."""
-    spec = TensorSpec(dtype_of(message.dtype), shape_of(message.shape))
-    if message.element_type:
-        spec = _named(spec, message.element_type)
-        return spec, spec.nbytes
-    if spec.dtype is STRING:
+@lru_cache(maxsize=4096)  # a checkpoint of many tensors has few types and shapes
+def _spec(dtype: int, shape: bytes, element_type: bytes) -> tuple[TensorSpec, int]:
+    spec = TensorSpec(dtype_of(dtype), shape_of(Shape.FromString(shape)))
+    if element_type:
+        spec = _named(spec, element_type)
+    elif spec.dtype is STRING:
         return spec, strings.least_size(spec.size)
-    if spec.dtype is VARIANT:
+    elif spec.dtype is VARIANT:
         return spec, variants.least_size(spec.size)
     return spec, spec.nbytes
 
@@ -259,17 +221,3 @@ def _named(stored: TensorSpec, name: bytes) -> TensorSpec:
             found=stored,
         )
     return TensorSpec(dtype, stored.shape[: len(stored.shape) - len(width)])
-
-
-def _check_place(spec: TensorSpec, least: int, message: Any) -> None:
-    size = message.size
-    if size != least and (size < least or not spec.dtype.is_bytes):
-        raise CorruptCheckpointError(
-            "an entry whose size does not fit its shape",
-            expected=f"{least} bytes{' or more' if spec.dtype.is_bytes else ''} for {spec}",
-            found=f"{size} bytes",
-        )
-    if message.shard_id < 0 or message.offset < 0:
-        raise CorruptCheckpointError(
-            "an entry for a negative place", found=f"shard {message.shard_id}, offset {message.offset}"
-        )

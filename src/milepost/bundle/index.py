@@ -1,22 +1,22 @@
 """The index of an open V2 checkpoint: its header, its keys and their entries.
 
 `milepost.bundle.writer` has the grammar. The first few keys that are asked for are looked up one by one. After them the whole
-index is read, and all entries of the usual form are decoded at once. If a block of it is damaged, keys are looked up one by one for good.
+index is read, and all entries of the usual form are decoded at once, unless a block of it is damaged.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
 from milepost.bundle import strings
 from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.columns import decode_all, entries_of
-from milepost.bundle.entry import Entry, decode, decode_spec
+from milepost.bundle.entry import Entry, decode
 from milepost.bundle.held import FileInMemory, have_same_bytes
 from milepost.bundle.messages import BundleHeader
 from milepost.bundle.problems import no_such_key
@@ -38,8 +38,6 @@ _FIRST_NAME: Final = "\x01"
 """No key of a tensor is less than this text. Those of pieces are, and that of the header."""
 _FEW: Final = 64
 """The number of keys that are looked up one by one before the whole index is read."""
-
-_Decoded = TypeVar("_Decoded")
 
 
 class Index:
@@ -72,8 +70,6 @@ class Index:
         self._catalogue: Catalogue | None = None
         self._are_decoded = False
         self._lookups = 0
-        self._is_damaged = False
-        """Whether a block cannot be read. Then keys are looked up one by one, since those of other blocks can be read."""
         self._is_closed = False
         try:
             self._table = TableReader(self.file)
@@ -90,30 +86,27 @@ class Index:
         return [*self._all_names()]
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and (key in self.decoded or self._row(_encode_key(key)) is not None)
-
-    def spec(self, key: str) -> TensorSpec:
-        """Element type and shape of a tensor."""
-        entry = self.decoded.get(key)
-        return entry.spec if entry is not None else self._decode(key, self._row_of(key), decode_spec)
+        return isinstance(key, str) and (key in self._known() or self._open_table().get(_encode_key(key)) is not None)
 
     def entry(self, key: str) -> Entry:
         """The entry of a tensor."""
-        entry = self.decoded.get(key)
+        entry = self.decoded.get(key) or self.find(key)
         if entry is None:
-            row = self._row_of(key)
-            if self._lookups > _FEW and not self._are_decoded:
-                self._decode_usual()
-                entry = self.decoded.get(key)
-        if entry is None:
-            entry = self.decoded[key] = self._decode(key, row, decode)
+            raise no_such_key(key, self.keys(), self._prefix)
         return entry
 
-    def stored_entry(self, key: str, box: TensorSlice | None) -> Entry | None:
+    def find(self, key: str, box: TensorSlice | None = None) -> Entry | None:
         """The entry of a tensor, or of the piece of one that was saved as this box. None if there is none."""
-        name = _encode_key(key)
-        row = self._row(name if box is None else slice_key(name, box))
-        return None if row is None else self._decode(key, row, decode)
+        entry = self._known().get(key) if box is None else None
+        if entry is None:
+            name = _encode_key(key)
+            row = self._open_table().get(name if box is None else slice_key(name, box))
+            if row is None:
+                return None
+            entry = self._decode(key, row)
+            if box is None:
+                self.decoded[key] = entry
+        return entry
 
     def piece(self, key: str, entry: Entry, box: TensorSlice) -> Entry:
         """The entry of a piece that the entry of a tensor names.
@@ -121,7 +114,7 @@ class Index:
         Raises:
             CorruptCheckpointError: There is no such piece, or it has another element type or shape.
         """
-        stored = self.stored_entry(key, box)
+        stored = self.find(key, box)
         expected = TensorSpec(entry.dtype, box.shape(entry.shape))
         if stored is None or stored.slices or TensorSpec(stored.dtype, stored.shape) != expected:
             raise CorruptCheckpointError(
@@ -135,43 +128,43 @@ class Index:
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """All entries, also those of pieces, with the name of their tensor."""
-        rows = self._all_rows()
-        for place in range(self._header_end(), len(rows.keys)):
-            row, value = _bytes_of(rows.keys[place]), rows.value(place)
-            if row.startswith(KEY_START):
-                try:
-                    name, box = parse_slice_key(row)
-                except MilepostError as error:
-                    raise error.with_context(file=self.file.path) from None
-                key = self._decode_key(name)
-                yield f"{key} [{box}]", self._decode(key, value, decode)
-            else:
-                yield (key := self._decode_key(row)), self._decode(key, value, decode)
+        columns = self._columns()
+        found = entries_of(columns)
+        for place in columns.others:
+            found[place] = self._other(place)
+        return zip(map(self.name_of, columns.keys), found, strict=True)
 
     def catalogue(self) -> Catalogue:
-        """All tensors, sorted by key, but what is known of entries of the usual form only.
+        """All tensors, sorted by key.
 
         Raises:
-            CorruptCheckpointError: A key is malformed.
+            CorruptCheckpointError: A key is malformed, or an entry is damaged.
+            UnsupportedError: Values of an element type cannot be read.
         """
-        pieces = self._pieces_end() - self._header_end()
-        found = self.with_pieces()
-        if pieces:
-            found = found.take(np.arange(pieces, len(found.keys)))
-        return found._replace(keys=self._all_names())
+        names, columns = self._all_names(), self._columns()
+        pieces = len(columns.keys) - len(names)
+        found = columns.take(np.arange(pieces, len(columns.keys))) if pieces else columns
+        others = {place: self._other(place + pieces) for place in found.others}
+        return found._replace(keys=names).with_entries(others)
 
     def with_pieces(self) -> Catalogue:
-        """All entries by their rows, first those of pieces. Errors are those of `rows` of a `milepost.table.TableReader`."""
-        found = self._catalogue
-        if found is None:
-            rows, header = self._all_rows(), self._header_end()
-            found = decode_all(rows.keys[header:], rows.data, rows.starts[header:], rows.ends[header:])
-            self._catalogue = found
-        return found
+        """All entries by their rows, first those of pieces. `name_of` says what a row is. Errors are those of `catalogue`."""
+        columns = self._columns()
+        return columns.with_entries({place: self._other(place) for place in columns.others})
 
-    def encoded(self, place: int) -> bytes:
-        """The entry at a position in `with_pieces`, as it is in the file."""
-        return self._all_rows().value(self._header_end() + place)
+    def name_of(self, row: str) -> str:
+        """The key of a tensor, or the key and the box of a piece.
+
+        Raises:
+            CorruptCheckpointError: The row is malformed.
+        """
+        if row >= _FIRST_NAME:
+            return row if row.isascii() else self._decode_key(_bytes_of(row))
+        try:
+            name, box = parse_slice_key(_bytes_of(row))
+        except MilepostError as error:
+            raise error.with_context(file=self.file.path) from None
+        return f"{self._decode_key(name)} [{box}]"
 
     def verify(self) -> None:
         """Reads all blocks of the file again, also those that are in memory, and compares their checksums."""
@@ -245,73 +238,59 @@ class Index:
             )
         return header.num_shards, "big" if header.endianness == _BIG else "little"
 
-    def _decode_usual(self) -> None:
-        """Decodes all entries of the usual form, which takes less time than one after the other."""
-        self._are_decoded = True
-        with suppress(CorruptCheckpointError):  # a malformed key concerns nobody who reads another
-            catalogue = self.catalogue()
-            if len(catalogue.others) == len(catalogue.keys):
-                return
-            self._catalogue = self._rows = None  # they take as much memory again
-            self.forget_blocks()
-            found = dict(zip(catalogue.keys, entries_of(catalogue), strict=True))
-            for place in catalogue.others:
-                del found[catalogue.keys[place]]
-            self.decoded = found | self.decoded
-
-    def _row_of(self, key: str) -> bytes:
-        row = self._row(_encode_key(key))
-        if row is None:
-            raise no_such_key(key, self.keys(), self._prefix)
-        return row
-
-    def _row(self, key: bytes) -> bytes | None:
+    def _known(self) -> dict[str, Entry]:
+        """The entries that are decoded so far. After a few calls, these are all of the usual form, which takes less time than one after the other."""
         self._lookups += 1
-        if self._rows is None and (self._lookups <= _FEW or self._is_damaged):
-            return self._open_table().get(key)
-        names = self._names
-        if self._rows is None and names is not None and not key.startswith(KEY_START):
-            name = key.decode()
-            place = bisect_left(names, name)
-            if names[place : place + 1] != [name]:
-                return None
-        try:
-            rows, text = self._all_rows(), key.decode("latin-1")
-        except CorruptCheckpointError:
-            self._is_damaged = True
-            return self._open_table().get(key)
-        place = bisect_left(rows.keys, text)
-        return rows.value(place) if place < len(rows.keys) and rows.keys[place] == text else None
+        if self._lookups > _FEW and not self._are_decoded:
+            self._are_decoded = True
+            with suppress(CorruptCheckpointError):  # what is malformed concerns nobody who reads another key
+                names, columns = self._all_names(), self._columns()
+                pieces = len(columns.keys) - len(names)
+                found = dict(zip(names, entries_of(columns)[pieces:], strict=True))
+                for place in columns.others:
+                    if place >= pieces:
+                        del found[names[place - pieces]]
+                self.decoded = found | self.decoded
+                self._rows = self._catalogue = None  # they take as much memory again
+                self.forget_blocks()
+        return self.decoded
 
     def _all_rows(self) -> Rows:
-        """All rows of the table: the header, the entries of pieces, and the entries of tensors."""
-        rows = self._rows
-        if rows is None:
-            rows = self._rows = self._open_table().rows()
-        return rows
+        """All rows of the table but the header: the entries of pieces, and then those of tensors."""
+        found = self._rows
+        if found is None:
+            rows = self._open_table().rows()
+            header = bisect_left(rows.keys, KEY_START.decode())
+            found = self._rows = Rows(rows.keys[header:], rows.data, rows.starts[header:], rows.ends[header:])
+        return found
 
     def _open_table(self) -> TableReader:
         if self._is_closed:
             raise ValueError(f"the reader of {self._prefix} is closed")
         return self._table
 
-    def _header_end(self) -> int:
-        """The position of the first row that is not the header."""
-        return bisect_left(self._all_rows().keys, KEY_START.decode())
-
-    def _pieces_end(self) -> int:
-        """The position of the first row of a tensor. The pieces of tensors are before it."""
-        return bisect_left(self._all_rows().keys, _FIRST_NAME)
-
     def _all_names(self) -> list[str]:
         """The keys of all tensors."""
         names = self._names
         if names is None:
-            names = self._all_rows().keys[self._pieces_end() :]
+            rows = self._all_rows().keys
+            names = rows[bisect_left(rows, _FIRST_NAME) :]
             if not all(map(str.isascii, names)):
-                names = [*map(self._decode_key, map(_bytes_of, names))]
+                names = [*map(self.name_of, names)]
             self._names = names
         return names
+
+    def _columns(self) -> Catalogue:
+        """All rows, as far as they are decoded together."""
+        found = self._catalogue
+        if found is None:
+            found = self._catalogue = decode_all(self._all_rows())
+        return found
+
+    def _other(self, place: int) -> Entry:
+        """The entry in a row that was not decoded with the others."""
+        rows = self._all_rows()
+        return self._decode(self.name_of(rows.keys[place]), rows.value(place))
 
     def _decode_key(self, name: bytes) -> str:
         try:
@@ -321,9 +300,9 @@ class Index:
                 "a key that is not UTF-8", key=name, file=self.file.path, remedy="the other keys can be read by name"
             ) from None
 
-    def _decode(self, key: str, row: bytes, decoder: Callable[[bytes], _Decoded]) -> _Decoded:
+    def _decode(self, key: str, row: bytes) -> Entry:
         try:
-            return decoder(row)
+            return decode(row)
         except MilepostError as error:
             raise error.with_context(key=key, file=self.file.path) from None
 

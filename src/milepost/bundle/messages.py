@@ -84,4 +84,5 @@ _MESSAGES: Final = declare(
 BundleHeader: Final = _MESSAGES["BundleHeader"]
 BundleEntry: Final = _MESSAGES["BundleEntry"]
 SavedTensorSlices: Final = _MESSAGES["SavedTensorSlices"]
+Shape: Final = _MESSAGES["Shape"]
 Slice: Final = _MESSAGES["Slice"]

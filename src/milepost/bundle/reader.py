@@ -78,15 +78,13 @@ class IndexedReader:
         return key in self._index
 
     def spec(self, key: str) -> TensorSpec:
-        return self._index.spec(key)
+        return self._index.entry(key).spec
 
     def entry(self, key: str) -> Entry:
         return self._index.entry(key)
 
     def catalogue(self) -> Catalogue:
-        found = self._index.catalogue()
-        entries = {place: self._index.entry(found.keys[place]) for place in found.others}
-        found = found.with_entries(entries)._replace(files=self._files)
+        found = self._index.catalogue()._replace(files=self._files)
         return found._replace(is_run=np.zeros(len(found.keys), bool)) if self._swapped else found
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
@@ -104,7 +102,7 @@ class IndexedReader:
 
         Errors are those of `entry`, but for a key that does not exist.
         """
-        entry = self._index.stored_entry(key, box)
+        entry = self._index.find(key, box)
         if entry is None or entry.slices or self._swapped or entry.dtype.is_bytes:
             return None
         return self._files.file_of(key, entry), entry
@@ -220,7 +218,7 @@ class IndexedReader:
         """
         self._unchecked = float(self._files.opened_bytes())
         if self._wanted > self._unchecked:
-            check_apart(self._index, self._files.paths)
+            check_apart(self._index, self._index.with_pieces(), self._files.paths)
             self._unchecked = math.inf
 
     def _pieces(self, key: str, entry: Entry, box: TensorSlice | None) -> tuple[tuple[int, ...], list[_Piece]]:

@@ -14,21 +14,16 @@ from milepost.table.block import (
     Handle,
     Row,
     decode_footer,
-    entries,
-    first_entry,
-    restart_keys,
     unseal,
 )
-from milepost.table.rows import Rows, decode_blocks
+from milepost.table.rows import Rows, check_restarts, decode
 
 BLOCK_LIMIT: Final = 1 << 28
 """The size in bytes of the largest block. TensorFlow's blocks have 256 KiB, or one larger entry."""
 _CACHE_LIMIT: Final = 1 << 26
 """The total size in bytes of blocks that are kept in memory. Only a huge index has more."""
 _ENTRY_OVERHEAD: Final = 200
-"""The memory in bytes of an entry in a kept block, without its key and its value."""
-_TOGETHER: Final = 1 << 20
-"""The size in bytes of blocks that are decoded at once."""
+"""The memory in bytes of an entry in a kept block, beside its bytes in the file."""
 
 
 class TableReader:
@@ -50,10 +45,10 @@ class TableReader:
     def __init__(self, file: ReadableFile, *, block_limit: int = BLOCK_LIMIT) -> None:
         self.file = file
         self._block_limit = block_limit
-        self._blocks: dict[int, dict[bytes, bytes]] = {}
+        self._blocks: dict[int, Rows] = {}
         self._cached = 0
-        self._last: tuple[int, bytes] | None = None
-        """The block that was read last for one entry, and its contents, until `rows` has decoded them."""
+        self._first: bytes | None = None
+        """The contents of the first block, if only its first entry is decoded yet."""
         self._lock = ForkableLock()
         if file.size < FOOTER_SIZE:
             raise CorruptCheckpointError(
@@ -68,9 +63,10 @@ class TableReader:
         except CorruptCheckpointError as error:
             self._raise_located(error, "footer", at)
         try:
-            pairs = [(key, Handle.decode(value)[0]) for key, value in entries(self._read(index))]
+            rows = decode(self._read(index))
+            handles = [Handle.decode(rows.value(block))[0] for block in range(len(rows.keys))]
             end = 0
-            for _, handle in pairs:
+            for handle in handles:
                 # overlapping blocks would make the time quadratic in the size of the file
                 if handle.offset < end:
                     raise CorruptCheckpointError(
@@ -79,8 +75,8 @@ class TableReader:
                 end = handle.offset + handle.size + TRAILER_SIZE
         except CorruptCheckpointError as error:
             self._raise_located(error, "index block", index.offset)
-        self._limits = [key for key, _ in pairs]
-        self._handles = [handle for _, handle in pairs]
+        self._limits = rows.keys
+        self._handles = handles
 
     def first(self) -> Row | None:
         """The entry with the least key, or None if there is none.
@@ -90,12 +86,8 @@ class TableReader:
         """
         if not self._handles:
             return None
-        contents = self._contents(0)
-        self._last = 0, contents
-        try:
-            return first_entry(contents)
-        except CorruptCheckpointError as error:
-            self._raise_located(error, "data block", self._handles[0].offset)
+        rows = self._decoded(0, first=True)
+        return (rows.keys[0].encode("latin-1"), rows.value(0)) if rows.keys else None
 
     def get(self, key: bytes) -> bytes | None:
         """The value under a key, or None.
@@ -103,65 +95,35 @@ class TableReader:
         Raises:
             CorruptCheckpointError: The block in which the key would be is damaged.
         """
-        block = bisect_left(self._limits, key)
+        name = key.decode("latin-1")
+        block = bisect_left(self._limits, name)
         if block == len(self._limits):
             return None
         found = self._blocks.get(block)
         if found is None:
-            contents = self._contents(block)
-            self._last = block, contents
-            found = dict(self._entries_in(block, contents))
+            found = self._decoded(block)
             with self._lock:
                 if block not in self._blocks:  # another thread may have read it too
                     self._blocks[block] = found
                     self._cached += _size(found)
                 while self._cached > _CACHE_LIMIT:
                     self._cached -= _size(self._blocks.pop(next(iter(self._blocks))))
-        return found.get(key)
+        return found.get(name)
 
     def rows(self) -> Rows:
-        """All entries, in order. Blocks are decoded together, which takes less time and memory than one entry after the other.
+        """All entries, in order.
 
         Raises:
             CorruptCheckpointError: A block is damaged, or keys do not ascend.
         """
-        parts = []
-        together: list[bytes] = []
-        size = 0
-        for block in range(len(self._handles)):
-            together.append(self._contents(block))
-            size += len(together[-1])
-            if size >= _TOGETHER or block == len(self._handles) - 1:
-                parts.append(self._rows(block + 1 - len(together), together))
-                together, size = [], 0
-        self._last = None
-        return Rows.joined(parts) if parts else Rows.of([])
-
-    def _rows(self, first: int, contents: list[bytes]) -> Rows:
-        """The entries of some blocks that follow each other."""
-        found = decode_blocks(contents)
-        if found is None or not self._are_in_limits(first, *found):
-            return Rows.of(row for block, each in enumerate(contents, first) for row in self._entries_in(block, each))
-        return found[0]
-
-    def _are_in_limits(self, first: int, rows: Rows, counts: list[int]) -> bool:
-        """Whether the keys of blocks are those that the index promises."""
-        end = 0
-        for block, count in enumerate(counts, first):
-            start, end = end, end + count
-            before = self._limits[block - 1] if block else None
-            if count and before is not None and rows.keys[start].encode("latin-1") <= before:
-                return False
-            if count and rows.keys[end - 1].encode("latin-1") > self._limits[block]:
-                return False
-        return True
+        return Rows.joined([self._blocks.get(block) or self._decoded(block) for block in range(len(self._handles))])
 
     def forget(self) -> None:
         """Forgets the blocks that were read, which take more memory than the file. They are read again when they are needed."""
         with self._lock:
             self._blocks.clear()
             self._cached = 0
-            self._last = None
+            self._first = None
 
     def verify(self) -> None:
         """Reads and checks all parts of the table.
@@ -169,52 +131,39 @@ class TableReader:
         Raises:
             CorruptCheckpointError: A part is damaged.
         """
-        self._last = None
+        self._first = None
         try:
-            entries(self._read(self._metaindex))
+            decode(self._read(self._metaindex))
         except CorruptCheckpointError as error:
             self._raise_located(error, "metaindex block", self._metaindex.offset)
         for block, handle in enumerate(self._handles):
-            keys = {key for key, _ in self._entries(block)}
+            rows = self._decoded(block)
             try:
-                restarts = restart_keys(self._read(handle))
-                if restarts != sorted(keys.intersection(restarts)):
-                    raise CorruptCheckpointError("a block of the index is malformed: its restarts are wrong")
+                check_restarts(rows)
             except CorruptCheckpointError as error:
                 self._raise_located(error, "data block", handle.offset)
 
-    def _entries(self, block: int) -> list[tuple[bytes, bytes]]:
-        """The entries of a data block, read from the file."""
-        return self._entries_in(block, self._contents(block))
-
-    def _entries_in(self, block: int, contents: bytes) -> list[tuple[bytes, bytes]]:
-        """The entries of a data block."""
+    def _decoded(self, block: int, *, first: bool = False) -> Rows:
+        """The entries of a data block, or the first of them alone."""
         handle, limit, before = self._handles[block], self._limits[block], self._limits[block - 1] if block else None
         try:
-            found = entries(contents)
+            contents = (None if block else self._first) or self._read(handle)
+            self._first = contents if first else None
+            found = decode(contents, first=first)
             # an entry outside the limits would be listed, but `get` could not find it
-            if found and before is not None and found[0][0] <= before:
+            if found.keys and before is not None and found.keys[0] <= before:
                 raise CorruptCheckpointError(
-                    "the index disagrees with its blocks", expected=f"a key after {before!r}", found=repr(found[0][0])
+                    "the index disagrees with its blocks", expected=f"a key after {before!r}", found=repr(found.keys[0])
                 )
-            if found and found[-1][0] > limit:
+            if found.keys and found.keys[-1] > limit:
                 raise CorruptCheckpointError(
-                    "the index disagrees with its blocks", expected=f"no key after {limit!r}", found=repr(found[-1][0])
+                    "the index disagrees with its blocks",
+                    expected=f"no key after {limit!r}",
+                    found=repr(found.keys[-1]),
                 )
         except CorruptCheckpointError as error:
             self._raise_located(error, "data block", handle.offset)
         return found
-
-    def _contents(self, block: int) -> bytes:
-        """The contents of a data block."""
-        last = self._last
-        if last is not None and last[0] == block:
-            return last[1]
-        handle = self._handles[block]
-        try:
-            return self._read(handle)
-        except CorruptCheckpointError as error:
-            self._raise_located(error, "data block", handle.offset)
 
     def _read(self, handle: Handle) -> bytes:
         end = handle.offset + handle.size + TRAILER_SIZE
@@ -233,7 +182,6 @@ class TableReader:
         raise error.with_context(file=self.file.path) from None
 
 
-def _size(entries_of_block: dict[bytes, bytes]) -> int:
+def _size(rows: Rows) -> int:
     """The memory of a block in bytes."""
-    parts = sum(map(len, entries_of_block)) + sum(map(len, entries_of_block.values()))
-    return parts + _ENTRY_OVERHEAD * len(entries_of_block)
+    return len(rows.data) + sum(map(len, rows.keys)) + _ENTRY_OVERHEAD * len(rows.keys)

@@ -1,38 +1,34 @@
-"""Decodes the entries of many blocks at once.
-
-`block.entries` takes half a microsecond for an entry, which is long for an index of hundreds of thousands. A block says where
-keys are whole, and nearly all writers restart every few entries. So first all entries at a restart are decoded together, then all that follow
-them, and so on to the next restart. Blocks of another form, and blocks with something wrong, are left to `block.entries`.
-"""
+"""Decodes the entries of blocks, whose grammar is in `milepost.table.block`."""
 
 from __future__ import annotations
 
-import itertools
-import operator
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple, Self
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from milepost.coding.varints import Column, decode_all
+from milepost.coding import varint
+from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError
-from milepost.table.block import MOST_ENTRIES, entries_end, fits_memory
 
-_PADDING: Final = 64
-"""Bytes after the last block, so that an entry that ends early is noticed only after it was decoded."""
-_LEAST: Final = 32
-"""Restarts for which the calls of NumPy take less time than Python's loop."""
-_LEAST_ENTRY: Final = 3
-"""The bytes of the smallest entry: three lengths."""
-_MOST_BETWEEN: Final = 128
-"""Entries from one restart to the next. TensorFlow writes 16."""
+MOST_ENTRIES: Final = 1 << 18
+"""The largest number of entries in a block, which are all in memory at once. A block of 256 KiB has at most 65,536."""
+_MOST_KEY_BYTES: Final = 32
+"""The largest number of key bytes for one stored byte. TensorFlow restarts every 16 entries, so it stays below 16. Without a
+limit, a megabyte could hold a terabyte of keys, each of which repeats almost all of the previous one."""
+_FREE_KEY_BYTES: Final = 1 << 16
+_MOST_KEY_BYTES_OF_A_BLOCK: Final = 1 << 26
 
 
 class Rows(NamedTuple):
     """Entries of a table, in order.
 
     Attributes:
-        keys: Each byte of a key as one character, so a key of ASCII is the text that it is.
+        keys: Each byte of a key as one character, so a key of ASCII is the text that it is. They sort as the bytes do.
         data: The values, with other bytes between them.
         starts: Where each value begins.
         ends: Where each value ends.
@@ -44,135 +40,108 @@ class Rows(NamedTuple):
     ends: Column
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[bytes, bytes]]) -> Self:
-        """The rows with these keys and values.
-
-        Example:
-            >>> Rows.of([(b"a", b"xy"), (b"b", b"z")]).value(1)
-            b'z'
-        """
-        keys, values = [], []
-        for key, value in pairs:
-            keys.append(key.decode("latin-1"))
-            values.append(value)
-        lengths = np.fromiter(map(len, values), np.int64, len(values))
-        ends = np.cumsum(lengths)
-        return cls(keys, b"".join(values), ends - lengths, ends)
-
-    @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """The rows of some parts, one after the other."""
         if len(parts) == 1:
             return parts[0]
-        before = [0, *itertools.accumulate(len(part.data) for part in parts)]
+        before = [0, *accumulate(len(part.data) for part in parts)]
+        empty = np.zeros(0, np.int64)
         return cls(
-            list(itertools.chain.from_iterable(part.keys for part in parts)),
+            list(chain.from_iterable(part.keys for part in parts)),
             b"".join(part.data for part in parts),
-            *(
-                np.concatenate(
-                    [ends + start for ends, start in zip(column, before, strict=False)] or [np.zeros(0, np.int64)]
-                )
-                for column in ([part.starts for part in parts], [part.ends for part in parts])
-            ),
+            np.concatenate([empty, *(part.starts + start for part, start in zip(parts, before, strict=False))]),
+            np.concatenate([empty, *(part.ends + start for part, start in zip(parts, before, strict=False))]),
         )
 
     def value(self, place: int) -> bytes:
         """The value of one row."""
         return self.data[self.starts[place] : self.ends[place]]
 
+    def get(self, key: str) -> bytes | None:
+        """The value under a key, or None."""
+        place = bisect_left(self.keys, key)
+        return self.value(place) if self.keys[place : place + 1] == [key] else None
 
-def decode_blocks(blocks: Sequence[bytes]) -> tuple[Rows, list[int]] | None:
-    """The entries of some blocks and how many each has; None if one of the blocks must be left to `block.entries`.
+
+def decode(contents: bytes, *, first: bool = False) -> Rows:
+    """The entries of a block. This is one loop, because an index may have millions of entries.
 
     Args:
-        blocks: The contents of the blocks.
+        contents: The contents of the block.
+        first: Whether only the first entry is wanted. The others are not looked at.
 
-    Example:
-        >>> decode_blocks([b"?"]) is None
-        True
+    Raises:
+        CorruptCheckpointError: The contents are malformed, or keys do not ascend.
     """
-    found = [_runs(block) for block in blocks]
-    if None in found or sum(len(each[0]) for each in found if each) < _LEAST:
-        return None
-    before = [0, *itertools.accumulate(map(len, blocks))]
-    starts = np.concatenate([each[0] + at for each, at in zip(found, before, strict=False) if each])
-    stops = np.concatenate([each[1] + at for each, at in zip(found, before, strict=False) if each])
-    block_of = np.repeat(np.arange(len(blocks)), [len(each[0]) for each in found if each])
-    joined = b"".join((*blocks, bytes(_PADDING)))
-    most = sum(min(len(block) // _LEAST_ENTRY, MOST_ENTRIES) for block in blocks)
-    steps = _steps(np.frombuffer(joined, np.uint8), starts, stops, most)
-    if steps is None:
-        return None
-    counts = np.bincount(np.concatenate([step[0] for step in steps]), minlength=len(starts))
-    first = np.cumsum(counts) - counts
-    places = np.concatenate([first[step[0]] + number for number, step in enumerate(steps)])
-    columns = np.empty((4, len(places)), np.int64)
-    for column, parts in zip(columns, list(zip(*steps, strict=True))[1:], strict=True):
-        column[places] = np.concatenate(parts)
-    del steps, places  # which take as much memory again
-    shared, suffixes, values, ends = columns
-    of_block = np.bincount(block_of, counts, len(blocks)).astype(np.int64)
-    repeated = np.bincount(np.repeat(block_of, counts), shared, len(blocks))
-    if not all(map(fits_memory, map(len, blocks), of_block.tolist(), repeated.tolist())):
-        return None
-    text = joined.decode("latin-1")
+    limit, _ = _restarts(contents)
+    text = contents.decode("latin-1")
+    # how many bytes the keys may share in all
+    budget = min(_MOST_KEY_BYTES * len(contents) + _FREE_KEY_BYTES, _MOST_KEY_BYTES_OF_A_BLOCK)
+    keys: list[str] = []
+    starts, ends = array("q"), array("q")
     key = ""
-    keys = [
-        key := key[:same] + text[start:end]
-        for same, start, end in zip(memoryview(shared), memoryview(suffixes), memoryview(values), strict=True)
-    ]
-    if not all(map(operator.lt, keys, itertools.islice(keys, 1, None))):
-        return None
-    return Rows(keys, joined, values, ends), of_block.tolist()
+    position = 0
+    while position < limit and not (first and keys):
+        # There are always three bytes, because the restart array follows.
+        shared, unshared, size = contents[position], contents[position + 1], contents[position + 2]
+        if shared < 128 and unshared < 128 and size < 128:
+            position += 3
+        else:
+            shared, position = varint.decode(contents, position)
+            unshared, position = varint.decode(contents, position)
+            size, position = varint.decode(contents, position)
+        start = position + unshared
+        end = start + size
+        budget -= shared
+        if shared > len(key) or end > limit or budget < 0:
+            raise _malformed("an entry does not fit into it", found=f"lengths {shared}, {unshared} and {size}")
+        if len(keys) == MOST_ENTRIES:
+            raise _malformed("it has too many entries", expected=f"at most {MOST_ENTRIES}", found="more")
+        new = key[:shared] + text[position:start]
+        if new <= key and keys:
+            raise _malformed("keys are out of order", expected=f"a key after {key!r}", found=repr(new))
+        key, position = new, end
+        keys.append(key)
+        starts.append(start)
+        ends.append(end)
+    return Rows(keys, contents, np.asarray(starts), np.asarray(ends))
 
 
-def _runs(block: bytes) -> tuple[Column, Column] | None:
-    """Where the entries at restarts begin, and where those of the next restart begin. None if the restarts are not in order."""
-    try:
-        end, count = entries_end(block)
-    except CorruptCheckpointError:
-        return None
-    if count > MOST_ENTRIES:
-        return None
-    starts = np.frombuffer(block, "<u4", count, end).astype(np.int64)
-    if not end:
-        return starts[:0], starts[:0]
-    stops = np.append(starts[1:], end)
-    return None if starts[0] or bool((starts >= stops).any()) else (starts, stops)
+def check_restarts(rows: Rows) -> None:
+    """Checks that the restarts of a block are the positions of entries with whole keys, in order.
 
+    Args:
+        rows: All entries of the block.
 
-def _steps(
-    data: Any, at: Column, stops: Column, most: int
-) -> list[tuple[Column, Column, Column, Column, Column]] | None:
-    """The first entry after each restart, then the second ones, and so on: from which restart each is, how many bytes of its key it
-    shares, and where the rest of the key begins, the value begins, and the value ends. None if the entries do not end where the next restart is.
-
-    None, too, if there are more than ``most`` entries. Each takes some 100 bytes of memory here, but as few as three in a damaged block.
+    Raises:
+        CorruptCheckpointError: They are not.
     """
-    steps = []
-    active = np.arange(len(at))
-    length = np.zeros(len(at), np.int64)
-    for _ in range(_MOST_BETWEEN):
-        most -= len(at)
-        if most < 0:
-            return None
-        numbers = [data[at + place].astype(np.int64) for place in range(3)]
-        suffixes = at + 3
-        if any(int(each.max()) >= 0x80 for each in numbers):
-            suffixes, is_there = at, np.ones(len(at), bool)
-            for place in range(3):
-                numbers[place], suffixes, is_whole = decode_all(data, suffixes, is_there)
-                if not is_whole.all() or bool((numbers[place] > len(data)).any()):
-                    return None
-        shared, rest, size = numbers
-        values = suffixes + rest
-        ends = values + size
-        if bool((shared > length).any()) or bool((ends > stops).any()):
-            return None
-        steps.append((active, shared, suffixes, values, ends))
-        goes_on = np.flatnonzero(ends < stops)
-        if not len(goes_on):
-            return steps
-        active, at, stops = active[goes_on], ends[goes_on], stops[goes_on]
-        length = (shared + rest)[goes_on]
-    return None
+    contents = rows.data
+    end, count = _restarts(contents)
+    offsets = struct.unpack_from(f"<{count}I", contents, end)
+    if (last := max(offsets)) >= max(end, 1):
+        raise _malformed("a restart lies outside it", expected=f"an offset below {end}", found=last)
+    if [*offsets] != sorted({0, *rows.ends[:-1].tolist()}.intersection(offsets)):
+        raise _malformed("its restarts are wrong")
+    for offset in offsets:
+        if varint.decode(contents, offset)[0]:
+            raise _malformed("a restart does not point at a whole key", found=f"offset {offset}")
+
+
+def _restarts(contents: bytes) -> tuple[int, int]:
+    """The position at which the entries of a block end and the restart array begins, and the number of restarts.
+
+    Raises:
+        CorruptCheckpointError: The array does not fit into the block.
+    """
+    end = len(contents) - 4
+    restarts = int.from_bytes(contents[end:], "little") if end >= 0 else 0
+    end -= 4 * restarts
+    if restarts < 1 or end < 0:
+        raise _malformed("its restart array does not fit", found=f"{restarts} restarts in {len(contents)} bytes")
+    return end, restarts
+
+
+def _malformed(how: str, **facts: object) -> CorruptCheckpointError:
+    """The error for a block whose checksum is right, and whose contents are wrong."""
+    return CorruptCheckpointError(f"a block of the index is malformed: {how}", **facts)  # type: ignore[arg-type]

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any, Final
 
 from milepost.errors import UnsupportedError
@@ -24,7 +23,6 @@ from milepost.foreign.torch_tensors import (
     TorchStorage,
     flagged,
     tensor,
-    tensors,
     unknown_storage,
 )
 from milepost.plain_state.keys import KeyCheck
@@ -128,24 +126,6 @@ def call(name: Name, arguments: tuple[Any, ...]) -> Any:
         if any(isinstance(each, (Opaque, Name)) and not isinstance(each, Unbuilt) for each in arguments):
             return Opaque(name, arguments)
         raise
-
-
-def call_all(names: Sequence[Name], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """The results of calls, as `call` returns each. Very many tensors, or empty dicts, take less time together.
-
-    Raises:
-        Exception: Whatever `call` raises for one of the calls.
-    """
-    if len({*map(id, names)}) == 1:
-        function = (names[0].module, names[0].name)
-        if function == _TENSORS and {*map(len, arguments)} == {_WITHOUT_FLAGS}:
-            storages, offsets, sizes, strides, *_ = zip(*arguments, strict=True)
-            if {*map(type, storages)} == {TorchStorage} and {*map(type, offsets)} == {int}:
-                with suppress(UnsupportedError):
-                    return tensors(storages, offsets, sizes, strides)
-        elif function == _EMPTY_DICTS and not any(arguments):
-            return [OrderedDict() for _ in arguments]
-    return [*map(call, names, arguments)]
 
 
 def build(obj: Any, state: Any) -> Any:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from operator import methodcaller
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pickled import PickledData
 from milepost.foreign.stored import Stored
 from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
-from milepost.foreign.torch_tensors import TorchStorage, storage_of
+from milepost.foreign.torch_tensors import storage_of
 from milepost.foreign.zip_directory import Archive, ZipRecord, starts_of
 from milepost.storage import ReadableFile
 
@@ -83,15 +82,7 @@ class TorchArchive:
             self._storages = TorchStorages(file, swapped=order.decode(errors="replace") != sys.byteorder)
             self._folder = f"{folder}data/"
             data = self._read(f"{folder}{_DATA}")
-            self.tree = PickledData(
-                data,
-                rebuilt.meaning,
-                rebuilt.call,
-                rebuilt.build,
-                self._storage,
-                call_all=rebuilt.call_all,
-                resolve_all=self._storages_of,
-            ).read()
+            self.tree = PickledData(data, rebuilt.meaning, rebuilt.call, rebuilt.build, self._storage).read()
             del self._entries, self._records  # what the tensors need is in the storages
         except MilepostError as error:
             file.close()
@@ -136,27 +127,6 @@ class TorchArchive:
             raise
         self._storages.add(storage, self._record(f"{self._folder}{key}"))
         return storage
-
-    def _storages_of(self, identities: Sequence[Any]) -> Sequence[Any]:
-        """The same for many storages. If all are usual ones, what those of one class and length have in common is made once."""
-        kinds, classes, keys, _, counts = zip(*identities, strict=True)
-        if {*kinds} == {"storage"} and {*map(type, keys)} == {str}:
-            records = [
-                record for name in map(self._folder.__add__, keys) if (record := self._records.get(name)) is not None
-            ]
-            alike = [*zip(map(id, classes), counts, strict=True)]
-            with suppress(UnsupportedError):
-                first = {
-                    each: storage_of(cls, "", each[1]) for each, cls in dict(zip(alike, classes, strict=True)).items()
-                }
-                storages = [
-                    TorchStorage(self._label + key, known.dtype, known.nbytes)
-                    for key, known in zip(keys, map(first.__getitem__, alike), strict=True)
-                ]
-                if len(records) == len(storages):
-                    self._storages.add_all(storages, records)
-                    return storages
-        return [*map(self._storage, identities)]
 
     def _record(self, name: str) -> Record | None:
         """A record of the archive; None if there is none of this name.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -91,14 +91,6 @@ class TorchStorages:
                 else f"{record.size} bytes at byte {record.offset} of {self.file.size}",
             )
         self.records[storage.key] = record
-
-    def add_all(self, storages: Sequence[TorchStorage], records: Sequence[Record]) -> None:
-        """Adds many storages, each as `add` does."""
-        limit = self.file.size
-        for storage, record in zip(storages, records, strict=True):
-            if record.size < storage.nbytes or record.offset + record.size > limit:
-                self.add(storage, record)  # raises the error
-            self.records[storage.key] = record
 
     def check(self, tensor: Stored) -> None:
         """Verifies the checksum of a tensor's storage.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -230,26 +229,6 @@ def tensor(storage: TorchStorage, dtype: str, offset: Any, size: Any, stride: An
             remedy="save its contiguous() copy",
         )
     return Stored(layout.spec, View(storage, storage.start + first, layout.strides))
-
-
-def tensors(
-    storages: Sequence[TorchStorage], offsets: Sequence[int], sizes: Sequence[Any], strides: Sequence[Any]
-) -> list[Stored]:
-    """Many tensors of the element types of their storages, each as `tensor` makes it. What alike ones have in common is made once.
-
-    Raises:
-        Exception: Whatever `tensor` raises for one of them.
-    """
-    made: list[Stored] = []
-    first: dict[tuple[Any, ...], Stored] = {}
-    for storage, offset, size, stride in zip(storages, offsets, sizes, strides, strict=True):
-        alike = (storage.dtype, storage.nbytes, storage.start, offset, id(size), id(stride))
-        known = first.get(alike)
-        if known is None:
-            known = first[alike] = tensor(storage, storage.dtype, offset, size, stride)
-        place: View = known.place
-        made.append(Stored(known.spec, View(storage, place.offset, place.strides)))
-    return made
 
 
 def _is_short(value: Any) -> bool:

@@ -11,7 +11,7 @@ import milepost
 from milepost.adapters import Adapter
 from milepost.deferred import table
 from milepost.errors import RefusedError
-from milepost.graph.by_identity import ByIdentity
+from milepost.facts import ListedFact
 from milepost.storage import MemoryStorage
 from milepost.testing.disturbances import Fuse
 from tests.testing import extending as TINY  # noqa: N812 - a module of classes that are written on a page
@@ -133,7 +133,7 @@ def objects(*, built, stepped):
 @pytest.fixture(autouse=True)
 def nothing_deferred(monkeypatch):
     """Values that other tests have left deferred would be looked for, too."""
-    monkeypatch.setattr(table, "_entries", ByIdentity())
+    monkeypatch.setattr(table, "_entries", ListedFact())
 
 
 @pytest.fixture

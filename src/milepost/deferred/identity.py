@@ -8,19 +8,12 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from milepost.graph.by_identity import ByIdentity
+from milepost.facts import Fact
+from milepost.facts import reference_to as reference_to
 from milepost.graph.trees.places import Place
 
 Reference = Callable[[], Any]
 """A function that returns an object, or None if the object no longer exists."""
-
-
-def reference_to(obj: Any) -> Reference:
-    """A weak reference if the object allows one. Tuples and NumPy scalars do not, and are kept alive."""
-    try:
-        return weakref.ref(obj)
-    except TypeError:
-        return lambda: obj
 
 
 class Bindings:
@@ -117,7 +110,7 @@ class Bindings:
 uids: Final = itertools.count(1)
 """The numbers of restores. Later ones win over earlier ones."""
 _kept: Final[dict[int, tuple[weakref.ref[Bindings], int]]] = {}
-_restored: Final[ByIdentity[int]] = ByIdentity()
+_restored: Final[Fact[int]] = Fact()
 """For all objects but places, which hold the number themselves."""
 _newest: Final = [0]
 """The highest number of a restore that has given an object its values."""

@@ -20,10 +20,10 @@ from typing import Any, Final, Protocol
 
 from milepost.deferred.own_values import Taken, is_own, warn_of_more, warn_of_own
 from milepost.errors import InProgressError
+from milepost.facts import ListedFact
 from milepost.forks import ForkableLock
 from milepost.graph import attach
 from milepost.graph.adapter import adapter_of
-from milepost.graph.by_identity import ByIdentity
 from milepost.graph.contract.operation import Operation
 from milepost.graph.plain.places import PlainNode, holds_state, plain_place
 from milepost.graph.trees.places import Place, Tree, TreeNode, is_final, nodes_of_former_tree, placed
@@ -123,7 +123,7 @@ ANY: Final = None
 """The key of a position for every new child of any name. It stays in the table after a child has come."""
 
 _Edges = dict[Any, list[Position]]
-_entries: Final[ByIdentity[_Edges]] = ByIdentity()
+_entries: Final[ListedFact[_Edges]] = ListedFact()
 _lock: Final = ForkableLock()
 _claims: Final[dict[int, int]] = {}
 """The threads that restore from positions now, by the identity of the position."""

@@ -13,8 +13,8 @@ from milepost.adapters.keras.attributes import is_state
 from milepost.adapters.keras.private import TrackedDict, TrackedList, TrackedOrderedDict, register_tree_node_class
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import admit, deferred_on
+from milepost.facts import Fact
 from milepost.graph.adapter import Adapter, adapter_of_type, register
-from milepost.graph.by_identity import ByIdentity
 from milepost.graph.native import DictAdapter, ListAdapter
 from milepost.graph.omissions import Unnamed
 
@@ -75,7 +75,7 @@ class WatchedOrderedDict(_WatchedMembers, TrackedOrderedDict):  # type: ignore[m
 _WATCHED = {TrackedList: WatchedList, TrackedDict: WatchedDict, TrackedOrderedDict: WatchedOrderedDict}
 
 
-_holders: Final[ByIdentity[weakref.ref[Any]]] = ByIdentity()
+_holders: Final[Fact[weakref.ref[Any]]] = Fact()
 """For lists and dicts that were empty when values were deferred for their holder: the holder."""
 
 

@@ -22,8 +22,8 @@ from milepost.adapters.keras.own_state import restore_own_state
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError
+from milepost.facts import Fact
 from milepost.graph.adapter import Adapter
-from milepost.graph.by_identity import ByIdentity
 
 _AFTER: Final = ("build", "_build")
 _BEFORE: Final = ("call", "apply", "update_state")
@@ -47,7 +47,7 @@ class _Wrapped(NamedTuple):
     resets: list[str]
 
 
-_wrapped: Final[ByIdentity[_Wrapped]] = ByIdentity()
+_wrapped: Final[Fact[_Wrapped]] = Fact()
 _MISSING: Final = object()
 
 

@@ -25,8 +25,8 @@ import numpy as np
 from milepost.adapters.keras.private import KerasSaveable, Variable
 from milepost.adapters.keras.variables import value_of
 from milepost.errors import CorruptCheckpointError, UntrackableError
+from milepost.facts import Fact
 from milepost.graph.adapter import Array, Value
-from milepost.graph.by_identity import ByIdentity
 from milepost.graph.variable import as_array
 from milepost.tensor.dtype import STRING
 
@@ -35,7 +35,7 @@ OWN_STATE: Final = "own_state"
 _VARIABLE: Final = "variable"
 _ASSET: Final = "asset"
 _NO_ASSETS: Final = "no assets"
-_deferred: Final[ByIdentity[bytes]] = ByIdentity()
+_deferred: Final[Fact[bytes]] = Fact()
 """The state of objects that are not built yet."""
 
 

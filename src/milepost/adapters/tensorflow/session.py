@@ -23,8 +23,8 @@ import tensorflow as tf
 from milepost.adapters.tensorflow.private import ShardedVariable
 from milepost.adapters.tensorflow.wrapped import is_of_session, unwrapped
 from milepost.errors import UnsupportedError
+from milepost.facts import Fact
 from milepost.graph.adapter import Adapter, Array
-from milepost.graph.by_identity import ByIdentity
 from milepost.graph.contract.operation import Operation
 
 _Assigned = tuple[Any, Array]
@@ -67,9 +67,9 @@ class InSession(Adapter):
         return own
 
 
-_postponed: Final[ByIdentity[Array]] = ByIdentity()
+_postponed: Final[Fact[Array]] = Fact()
 """The values of variables that were restored without a session."""
-_postponed_operations: Final[ByIdentity[Any]] = ByIdentity()
+_postponed_operations: Final[Fact[Any]] = Fact()
 """The operations that restore other objects of graphs."""
 
 

@@ -10,13 +10,13 @@ from typing import Final
 import torch
 
 from milepost.adapters.optimizer_settings import STRIDES
-from milepost.graph.by_identity import ByIdentity
+from milepost.facts import Fact
 
 GRADIENT: Final = "gradient"
 PLAIN: Final = "plain"
 HINTS: Final = frozenset({STRIDES, GRADIENT, PLAIN})
 """The names of all hints that a tensor may have."""
-hints_of: Final[ByIdentity[frozenset[str]]] = ByIdentity()
+hints_of: Final[Fact[frozenset[str]]] = Fact()
 """The names of what `keep_hint` was called with, for each tensor that it was called for."""
 
 

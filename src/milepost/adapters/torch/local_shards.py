@@ -15,13 +15,13 @@ import torch
 from milepost.adapters.torch.placements import Held, Split, held, with_repetitions
 from milepost.adapters.torch.private import root_mesh
 from milepost.errors import UnsupportedError
-from milepost.graph.by_identity import ByIdentity
+from milepost.facts import Fact
 from milepost.graph.omissions import Omission
 
 ORDINARY: Final = frozenset({torch.Tensor, torch.nn.Parameter})
 """The classes of almost all tensors. What makes others different need not be looked for in these."""
 _MOST_NAMED: Final = 8
-_processes_of: Final[ByIdentity[np.ndarray[Any, Any]]] = ByIdentity()
+_processes_of: Final[Fact[np.ndarray[Any, Any]]] = Fact()
 """What `_processes` has returned for a mesh. A mesh never changes, and PyTorch computes its array anew each time it is asked for."""
 
 

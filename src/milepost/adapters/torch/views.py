@@ -12,12 +12,12 @@ from typing import Any, Final, TypeVar
 
 from milepost.adapters.packed import PackedAdapter
 from milepost.adapters.torch.memory import as_tensor
+from milepost.facts import Fact
 from milepost.graph.adapter import Array, register
-from milepost.graph.by_identity import ByIdentity
 from milepost.graph.keys import VARIABLE_VALUE
 
 _T = TypeVar("_T")
-_views: Final[ByIdentity[dict[Hashable, Any]]] = ByIdentity()
+_views: Final[Fact[dict[Hashable, Any]]] = Fact()
 """The views of the parts of an owner."""
 
 

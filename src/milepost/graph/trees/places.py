@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
+from milepost.facts import Fact, reference_to
 from milepost.forks import ForkableLock
 from milepost.graph.adapter import adapter_during, adapter_of_type, forgets_with_adapters
-from milepost.graph.by_identity import ByIdentity
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.text import TEXTS
 from milepost.graph.trees.structure import has_no_end, is_container, is_functional, members, with_members
@@ -222,7 +222,7 @@ class Tree:
         self.value = value
 
 
-_roots: Final[ByIdentity[dict[str, Place]]] = ByIdentity()
+_roots: Final[Fact[dict[str, Place]]] = Fact()
 """By object, the places of the whole trees that it holds, by name."""
 _exchanging: Final = ForkableLock()
 
@@ -285,9 +285,9 @@ def place_of_tree(
         places = places_held(holder)
     place = places.get(name)
     if place is None:
-        place = places.setdefault(name, kind(None, name, _roots.reference(holder)))
+        place = places.setdefault(name, kind(None, name, reference_to(holder)))
     if type(place) is not kind:
-        place = _exchanged(places, name, kind(None, name, _roots.reference(holder)))
+        place = _exchanged(places, name, kind(None, name, reference_to(holder)))
     held[place] = tree
     return place
 

@@ -40,7 +40,7 @@ _TABLES: Final = frozenset(
 """What makes a store if it is called with nothing, or with no more than a name and a first value."""
 _PUBLIC: Final = (
     *("accelerate", "adapters/__init__", "coordination/__init__", "ignite", "jax", "keras", "lightning"),
-    *("retention/__init__", "storage/__init__", "testing/__init__", "tf_keras", "transformers"),
+    *("retention/__init__", "storage/__init__", "tensorflow1", "testing/__init__", "tf_keras", "transformers"),
 )
 """The modules beside the package itself that the reference describes."""
 _WITHOUT_CODE: Final = {

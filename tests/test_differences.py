@@ -163,7 +163,7 @@ def test_names_are_plain_names(tmp_path):
     """prefixes with `[` cannot be found again"""
     path = Checkpoint(v=Variable(1.0)).save(tmp_path / "a[1]*?" / "ckpt[2]")
     assert milepost.latest_checkpoint(tmp_path / "a[1]*?") == path
-    assert milepost.checkpoint_exists(path)
+    assert milepost.tensorflow1.checkpoint_exists(path)
     Checkpoint(v=Variable(0.0)).restore(path).assert_consumed()
 
 
@@ -271,7 +271,7 @@ def test_numbers_text_and_none_in_a_checkpoint_are_values(tmp_path):
 def test_a_directory_to_write_to_is_made(tmp_path):
     """a `write` to a directory that does not exist fails"""
     path = Checkpoint(v=Variable(1.0)).write(tmp_path / "not" / "there" / "ckpt")
-    assert milepost.checkpoint_exists(path)
+    assert milepost.tensorflow1.checkpoint_exists(path)
 
 
 def test_the_save_counter_is_a_variable_of_milepost():
@@ -296,6 +296,6 @@ def test_a_waiting_value_arrives_after_its_checkpoint_was_deleted(tmp_path):
     path = Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
     live = Checkpoint()
     live.restore(path)
-    milepost.remove_checkpoint(path)
+    milepost.tensorflow1.remove_checkpoint(path)
     live.v = Variable(0.0)
     assert live.v == 1

@@ -43,7 +43,7 @@ def test_a_public_name_is_what_its_module_has(name):
     assert getattr(milepost, name) is getattr(sys.modules[DECLARED[name]], name)
 
 
-@pytest.mark.parametrize("name", ["adapters", "coordination", "errors", "retention", "storage"])
+@pytest.mark.parametrize("name", ["adapters", "coordination", "errors", "retention", "storage", "tensorflow1"])
 def test_a_public_package_needs_no_import_of_its_own(name):
     assert in_new_process(f"import milepost; print(milepost.{name}.__name__)") == [f"milepost.{name}"]
 
@@ -117,7 +117,7 @@ def test_a_process_that_is_alone_imports_nothing_for_messages_to_others(imported
     assert found == {"milepost.distributed.find", "milepost.distributed.own_values"}
 
 
-@pytest.mark.parametrize("name", ["load_tree", "reader", "save_tree", "views", "weights"])
+@pytest.mark.parametrize("name", ["below_root", "directories", "load_tree", "reader", "save_tree", "views"])
 def test_a_checkpoint_does_not_import_the_functions_beside_it(name, imported):
     assert f"milepost.checkpoint.{name}" not in imported
 

@@ -46,7 +46,7 @@ OPERATIONS = {
     "a manager of what is there": lambda: milepost.CheckpointManager(state, f"{directory}/run", 2),
     "a save of a manager": manager.save,
     "a restore of a manager": manager.restore_or_initialize,
-    "a removal": lambda: milepost.remove_checkpoint(good),
+    "a removal": lambda: milepost.tensorflow1.remove_checkpoint(good),
     "a wrong key": lambda: reader.get_tensor("v/.ATTRIBUTES/VARIABLE_VALU"),
     "characters of a terminal": lambda: reader.get_tensor("\\x1b[2J"),
     "a warning": lambda: milepost.errors.warn("nothing"),

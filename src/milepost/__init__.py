@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from milepost import errors as errors
     from milepost import retention as retention
     from milepost import storage as storage
+    from milepost import tensorflow1 as tensorflow1
     from milepost.adapters.random_state import RandomState as RandomState
     from milepost.checkpoint.checkpoint import Checkpoint as Checkpoint
+    from milepost.checkpoint.directories import checkpoints_iterator as checkpoints_iterator
+    from milepost.checkpoint.directories import get_checkpoint_state as get_checkpoint_state
+    from milepost.checkpoint.directories import latest_checkpoint as latest_checkpoint
     from milepost.checkpoint.load_tree import load as load
-    from milepost.checkpoint.load_tree import to_state_dict as to_state_dict
     from milepost.checkpoint.reader import CheckpointReader as CheckpointReader
     from milepost.checkpoint.reader import list_variables as list_variables
     from milepost.checkpoint.reader import load_checkpoint as load_checkpoint
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint.save_tree import save as save
     from milepost.checkpoint.views import CheckpointView as CheckpointView
     from milepost.checkpoint.views import TrackableView as TrackableView
-    from milepost.checkpoint.weights import load_weights as load_weights
-    from milepost.checkpoint.weights import save_weights as save_weights
     from milepost.conversion.conversion import convert as convert
     from milepost.engine.options import CheckpointOptions as CheckpointOptions
     from milepost.engine.plan import PlannedWrite as PlannedWrite
@@ -71,13 +72,6 @@ if TYPE_CHECKING:
     from milepost.graph import Variable as Variable
     from milepost.manager import CheckpointManager as CheckpointManager
     from milepost.restoring.status import LoadStatus as LoadStatus
-    from milepost.series.directory import checkpoint_exists as checkpoint_exists
-    from milepost.series.directory import checkpoints_iterator as checkpoints_iterator
-    from milepost.series.directory import get_checkpoint_mtimes as get_checkpoint_mtimes
-    from milepost.series.directory import latest_checkpoint as latest_checkpoint
-    from milepost.series.removal import remove_checkpoint as remove_checkpoint
-    from milepost.series.state_file import get_checkpoint_state as get_checkpoint_state
-    from milepost.series.state_file import update_checkpoint_state as update_checkpoint_state
     from milepost.tools.drawing.graph import draw_graph as draw_graph
 
 __version__ = "0.1.0"
@@ -85,24 +79,16 @@ __version__ = "0.1.0"
 _MODULES: Final = {
     "milepost.adapters.random_state": ["RandomState"],
     "milepost.checkpoint.checkpoint": ["Checkpoint"],
-    "milepost.checkpoint.load_tree": ["load", "to_state_dict"],
+    "milepost.checkpoint.directories": ["checkpoints_iterator", "get_checkpoint_state", "latest_checkpoint"],
+    "milepost.checkpoint.load_tree": ["load"],
     "milepost.checkpoint.reader": ["CheckpointReader", "list_variables", "load_checkpoint", "load_variable"],
     "milepost.checkpoint.save_tree": ["save"],
     "milepost.checkpoint.views": ["CheckpointView", "TrackableView"],
-    "milepost.checkpoint.weights": ["load_weights", "save_weights"],
     "milepost.conversion.conversion": ["convert"],
-    "milepost.series.directory": [
-        "checkpoint_exists",
-        "checkpoints_iterator",
-        "get_checkpoint_mtimes",
-        "latest_checkpoint",
-    ],
     "milepost.engine.options": ["CheckpointOptions"],
     "milepost.engine.plan": ["PlannedWrite"],
     "milepost.engine.progress": ["Progress"],
-    "milepost.series.removal": ["remove_checkpoint"],
     "milepost.engine.sharding": ["MaxShardSizePolicy", "ShardingPolicy"],
-    "milepost.series.state_file": ["get_checkpoint_state", "update_checkpoint_state"],
     "milepost.restoring.status": ["LoadStatus"],
     "milepost.errors": [
         "AdapterError",
@@ -133,7 +119,7 @@ _MODULES: Final = {
 }
 """The public names, by the module that has each. The imports above tell type checkers and editors the same."""
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
-_PACKAGES: Final = frozenset({"adapters", "coordination", "errors", "retention", "storage"})
+_PACKAGES: Final = frozenset({"adapters", "coordination", "errors", "retention", "storage", "tensorflow1"})
 """Public modules that need no import statement of their own."""
 _IMPORTED: Final = frozenset(
     {
@@ -151,6 +137,13 @@ _FORMER: Final = {
         "restore() returns it; its public class is milepost.LoadStatus",
     ),
     **dict.fromkeys(("Entry", "Outcome", "Report"), "report() of the status of a restore has it"),
+    **{
+        name: f"write milepost.tensorflow1.{name}"
+        for name in ("checkpoint_exists", "get_checkpoint_mtimes", "remove_checkpoint", "update_checkpoint_state")
+    },
+    "save_weights": "write milepost.Checkpoint(model).write(path)",
+    "load_weights": "write milepost.Checkpoint(model).read(path)",
+    "to_state_dict": 'write milepost.load(path, separator=".")',
     "CheckpointState": "get_checkpoint_state() returns it",
     "Conversion": "convert() returns it",
     "Drawing": "draw_graph() returns it",

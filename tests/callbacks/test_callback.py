@@ -125,7 +125,7 @@ class TestBest:
     def test_outlives_the_newest(self, model, tmp_path):
         callback = self.run(model, tmp_path, "max", max_to_keep=1)
         assert numbers(callback) == [5]
-        assert milepost.checkpoint_exists(callback.best_checkpoint)
+        assert milepost.tensorflow1.checkpoint_exists(callback.best_checkpoint)
 
     def test_is_remembered_by_the_next_process(self, model, tmp_path, monkeypatch):
         self.run(model, tmp_path)

@@ -57,8 +57,16 @@ def calls_with(name, value):
         "write": lambda: checkpoint.write("./ckpt", **given),
         "restore": lambda: checkpoint.restore("./ckpt", **given),
         "read": lambda: checkpoint.read("./ckpt", **given),
-        "save_weights": lambda: milepost.save_weights(checkpoint, "./ckpt", **given),
-        "load_weights": lambda: milepost.load_weights(checkpoint, "./ckpt", **given),
+        "load": lambda: milepost.load("./ckpt", **given),
+        "load_checkpoint": lambda: milepost.load_checkpoint("./ckpt", **given),
+        "list_variables": lambda: milepost.list_variables("./ckpt", **given),
+        "load_variable": lambda: milepost.load_variable("./ckpt", "v", **given),
+        "make a reader": lambda: milepost.CheckpointReader("./ckpt", **given),
+        "make a view": lambda: milepost.CheckpointView("./ckpt", **given),
+        "latest_checkpoint": lambda: milepost.latest_checkpoint(".", **given),
+        "convert": lambda: milepost.convert("./ckpt", "./out.npz", **given),
+        "draw_graph": lambda: milepost.draw_graph("./ckpt", **given),
+        "remove_checkpoint": lambda: milepost.tensorflow1.remove_checkpoint("./ckpt", **given),
         "save a tree": lambda: milepost.save("./ckpt", {}, **given),
         "make a manager": lambda: CheckpointManager(checkpoint, ".", 1, **given),
         "save of a manager": lambda: CheckpointManager(checkpoint, ".", 1).save(**given),
@@ -90,7 +98,7 @@ def test_an_option_of_the_other_is_not_offered(call, option, alone):
         calls_with(option, False)[call]()
 
 
-@pytest.mark.parametrize("call", ["restore", "load_weights"])
+@pytest.mark.parametrize("call", ["restore", "read"])
 def test_who_passes_strict_as_to_pytorch_is_told_of_the_assertion(call):
     with pytest.raises(TypeError, match=r"for PyTorch's strict=True, call assert_consumed\(\) on the status"):
         calls_with("strict", False)[call]()
@@ -104,6 +112,34 @@ def test_the_options_of_saves_and_of_restores_are_those_that_their_description_n
     assert {name for name, of in described.items() if of == "Restores"} == options._OF_RESTORES
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (milepost.Checkpoint.save, "file_prefix"),
+        (milepost.Checkpoint.write, "file_prefix"),
+        (milepost.Checkpoint.restore, "save_path"),
+        (milepost.Checkpoint.read, "save_path"),
+        (milepost.CheckpointReader, "prefix"),
+        (milepost.CheckpointView, "save_path"),
+        (milepost.load_checkpoint, "ckpt_dir_or_file"),
+        (milepost.list_variables, "ckpt_dir_or_file"),
+        (milepost.load_variable, "ckpt_dir_or_file"),
+        (milepost.latest_checkpoint, "checkpoint_dir"),
+        (milepost.checkpoints_iterator, "checkpoint_dir"),
+        (milepost.get_checkpoint_state, "checkpoint_dir"),
+        (milepost.convert, "source"),
+        (milepost.tensorflow1.checkpoint_exists, "checkpoint_prefix"),
+        (milepost.tensorflow1.remove_checkpoint, "checkpoint_prefix"),
+        (milepost.tensorflow1.update_checkpoint_state, "save_dir"),
+    ],
+)
+def test_a_path_under_an_earlier_name_is_told_the_present_one(call, name):
+    given = [Checkpoint()] if call.__qualname__.startswith("Checkpoint.") else []
+    with pytest.raises(TypeError, match=f"unexpected keyword argument {name!r}: pass path='run/ckpt'$"):
+        call(*given, **{name: "run/ckpt"})
+    assert "path" in inspect.signature(call).parameters
+
+
 def test_other_unknown_arguments_are_python_s_own():
     with pytest.raises(TypeError, match=r"got an unexpected keyword argument 'foo'$"):
         Checkpoint(v=Variable(1.0)).restore("./ckpt", foo=1)
@@ -112,7 +148,7 @@ def test_other_unknown_arguments_are_python_s_own():
 READERS = {
     "restore": lambda path: Checkpoint(v=Variable(1.0)).restore(path),
     "read": lambda path: Checkpoint(v=Variable(1.0)).read(path),
-    "load_weights": lambda path: milepost.load_weights(Checkpoint(v=Variable(1.0)), path),
+    "read into a root": lambda path: Checkpoint(Checkpoint(v=Variable(1.0))).read(path),
     "load_checkpoint": milepost.load_checkpoint,
     "list_variables": milepost.list_variables,
     "load": milepost.load,
@@ -136,13 +172,13 @@ def test_an_empty_path_is_shown_as_it_was_given(read, tmp_path, monkeypatch):
 
 def test_no_checkpoint_has_an_empty_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert not milepost.checkpoint_exists("")
-    assert milepost.get_checkpoint_mtimes([""]) == []
+    assert not milepost.tensorflow1.checkpoint_exists("")
+    assert milepost.tensorflow1.get_checkpoint_mtimes([""]) == []
     with pytest.warns(milepost.MilepostWarning, match="there is no checkpoint ''"):
-        milepost.remove_checkpoint("")
+        milepost.tensorflow1.remove_checkpoint("")
 
 
-@pytest.mark.parametrize("read", [milepost.load, milepost.load_checkpoint, READERS["load_weights"]])
+@pytest.mark.parametrize("read", [milepost.load, milepost.load_checkpoint])
 def test_none_is_told_where_it_comes_from(read):
     with pytest.raises(UnsupportedError, match=r"found: None(.|\n)*latest_checkpoint\(\) returns None"):
         read(None)
@@ -264,23 +300,14 @@ def test_an_optimizer_s_copied_state_that_has_numbers_as_keys_is_refused_with_wh
     assert "pass the object itself" in caught.value.remedy
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda path, objects: milepost.save(objects, path),
-        lambda path, objects: milepost.save_weights(path, objects),
-        lambda path, objects: milepost.load_weights(path, objects),
-    ],
-    ids=["save", "save_weights", "load_weights"],
-)
-def test_a_path_that_was_exchanged_with_another_argument_is_recognised(tmp_path, call):
+def test_a_path_that_was_exchanged_with_another_argument_is_recognised(tmp_path):
     with pytest.raises(UnsupportedError) as caught:
-        call(tmp_path / "ckpt", Checkpoint(v=Variable(1.0)))
+        milepost.save(Checkpoint(v=Variable(1.0)), tmp_path / "ckpt")
     assert caught.value.remedy == "exchange the two arguments"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("coordinator", [object(), "coordinator", milepost.coordination.Coordinator])
 def test_a_coordinator_has_the_members_of_one(coordinator):
-    with pytest.raises(UnsupportedError, match=r"members of milepost\.Coordinator"):
+    with pytest.raises(UnsupportedError, match=r"members of milepost\.coordination\.Coordinator"):
         CheckpointOptions(coordinator=coordinator)

@@ -235,7 +235,7 @@ class TestWhatIsNot:
             file.write(0, [second.index()])
         live = Checkpoint(v=Variable(np.ones(10_000)), w=Variable(np.ones(10_000)))
         live.write("run/x", CheckpointOptions(incremental=True, storage=storage))
-        load_checkpoint("run/x", storage=storage).verify()
+        load_checkpoint("run/x", options=CheckpointOptions(storage=storage)).verify()
         assert sum(storage.open(f"run/{name}").size for name in storage.list("run")) > 160_000
 
     def test_another_shape_or_element_type(self, tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ class TestDeletion:
         run = Run()
         paths = [run.save(tmp_path / "ckpt") for _ in range(4)]
         for place, number in enumerate(order):
-            milepost.remove_checkpoint(paths[number])
+            milepost.tensorflow1.remove_checkpoint(paths[number])
             for other in order[place + 1 :]:
                 load_checkpoint(paths[other]).verify()
         assert os.listdir(tmp_path) == []
@@ -505,7 +505,7 @@ class TestRefusals:
             def open(self, path: str) -> MemoryFile:
                 if ".data" in path and self.compared:
                     self.compared = False
-                    milepost.remove_checkpoint("run/ckpt-1", storage=self)
+                    milepost.tensorflow1.remove_checkpoint("run/ckpt-1", options=CheckpointOptions(storage=self))
                 return super().open(path)
 
         storage = Removing()

@@ -77,7 +77,7 @@ class Counted(LocalStorage):
 def test_only_the_part_is_read(tmp_path, form):
     path, name = written(tmp_path, np.zeros((1000, 1000)), form)
     storage = Counted()
-    with milepost.load_checkpoint(path, storage) as reader:
+    with milepost.load_checkpoint(path, milepost.CheckpointOptions(storage=storage)) as reader:
         tensor = reader[name]
         tensor[:1]  # verifies the checksum, if there is one
         before = storage.count

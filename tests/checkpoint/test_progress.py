@@ -231,7 +231,7 @@ def test_a_function_may_load_and_save():
     told = Told()
 
     def nested(progress):
-        milepost.load(other, storage=options.storage)
+        milepost.load(other, options=CheckpointOptions(storage=options.storage))
         told(progress)
 
     options.progress = nested
@@ -252,8 +252,8 @@ def test_weights_are_told(tmp_path):
     told = Told()
     net = Module()
     net.kernel = Variable(np.ones((8, 8)))
-    path = milepost.save_weights(net, tmp_path / "weights", CheckpointOptions(progress=told))
-    milepost.load_weights(net, path, CheckpointOptions(progress=told))
+    path = milepost.Checkpoint(net).write(tmp_path / "weights", CheckpointOptions(progress=told))
+    milepost.Checkpoint(net).read(path, CheckpointOptions(progress=told))
     assert [(each.operation, each.bytes_done, each.bytes_total) for each in told] == [
         ("save", 0, 512),
         ("save", 512, 512),
@@ -311,7 +311,7 @@ def test_converted_numbers_are_told(tmp_path):
 def test_loading_a_tree_is_told(only):
     storage, told = SlowStorage(), Told()
     path = milepost.save("run/state", {"v": large(), "w": np.ones(2)}, CheckpointOptions(storage=storage))
-    tree = milepost.load(path, storage=storage, only=only, progress=told)
+    tree = milepost.load(path, options=CheckpointOptions(storage=storage, progress=told), only=only)
     assert tree["v"].all()
     assert told.is_complete(48 * MEBIBYTE + (0 if only else 16))
     assert {each.operation for each in told} == {"load"}
@@ -321,21 +321,21 @@ def test_loading_a_tree_is_told(only):
 def test_a_state_dict_is_told(tmp_path):
     told = Told()
     path = milepost.save(tmp_path / "state", {"v": np.ones(2)})
-    milepost.to_state_dict(path, progress=told)
+    milepost.load(path, options=CheckpointOptions(progress=told), separator=".")
     assert told.is_complete(16)
 
 
 def test_mapped_values_are_told(tmp_path):
     told = Told()
     path = milepost.save(tmp_path / "state", {"v": np.ones(2)})
-    milepost.load(path, mapped=True, progress=told)
+    milepost.load(path, mapped=True, options=CheckpointOptions(progress=told))
     assert told.is_complete(16)
 
 
 def test_verification_is_told(tmp_path):
     told = Told()
     path = Checkpoint(v=np.ones(1000)).write(tmp_path / "ckpt")
-    milepost.load_checkpoint(path).verify(progress=told)
+    milepost.load_checkpoint(path, CheckpointOptions(progress=told)).verify()
     assert told.done == [0, told[-1].bytes_total]
     assert told[-1].bytes_total >= 8000
     assert told[0].operation == "verify"
@@ -346,7 +346,7 @@ def test_what_is_no_function_of_one_argument_is_refused(wrong, tmp_path):
     with pytest.raises(UnsupportedError, match="key: progress"):
         CheckpointOptions(progress=wrong)
     with pytest.raises(UnsupportedError, match="key: progress"):
-        milepost.load(milepost.save(tmp_path / "state", 1), progress=wrong)
+        milepost.load(milepost.save(tmp_path / "state", 1), options=CheckpointOptions(progress=wrong))
 
 
 def test_a_bar_without_rich_is_refused_with_what_to_install():

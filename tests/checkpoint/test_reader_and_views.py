@@ -107,8 +107,8 @@ def test_a_directory_without_a_state_file_says_so_and_names_what_is_in_it(saved,
 def test_a_directory_whose_state_file_names_lost_checkpoints_says_that(tmp_path):
     checkpoint = Checkpoint(v=Variable(1.0))
     path = checkpoint.save(tmp_path / "ckpt")
-    milepost.remove_checkpoint(path)
-    milepost.update_checkpoint_state(tmp_path, path)
+    milepost.tensorflow1.remove_checkpoint(path)
+    milepost.tensorflow1.update_checkpoint_state(tmp_path, path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", milepost.SkippedCheckpointWarning)
         with pytest.raises(CheckpointNotFoundError, match="names checkpoints that do not exist") as caught:
@@ -168,7 +168,7 @@ def test_a_diff_changes_no_object(tmp_path):
 
 def test_the_lists_of_a_state_are_lists(tmp_path):
     path = Checkpoint(v=Variable(1.0)).save(tmp_path / "ckpt")
-    milepost.update_checkpoint_state(tmp_path, path, all_model_checkpoint_timestamps=[2.0])
+    milepost.tensorflow1.update_checkpoint_state(tmp_path, path, all_model_checkpoint_timestamps=[2.0])
     state = milepost.get_checkpoint_state(tmp_path)
     assert state.all_model_checkpoint_paths == [path]
     assert state.all_model_checkpoint_timestamps == [2.0]

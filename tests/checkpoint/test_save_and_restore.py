@@ -64,7 +64,7 @@ def test_restore_of_what_write_wrote_misses_the_counter(prefix):
         with pytest.raises(AssertionError, match="save_counter") as caught:
             assertion()
         assert caught.value.remedy == (
-            "a checkpoint that write() or save_weights() saved has no save_counter: restore it with read() instead of restore()"
+            "a checkpoint that write() saved has no save_counter: restore it with read() instead of restore()"
         )
 
 

@@ -63,7 +63,7 @@ def loaded(tree, **options):
     """What comes back of a tree."""
     storage = MemoryStorage()
     milepost.save("tree", tree, milepost.CheckpointOptions(storage=storage))
-    return milepost.load("tree", storage=storage, **options)
+    return milepost.load("tree", options=milepost.CheckpointOptions(storage=storage), **options)
 
 
 @given(TREES)
@@ -146,7 +146,10 @@ def test_objects_come_back_as_dicts_of_their_values():
     options = milepost.CheckpointOptions(storage=storage)
     live = milepost.Checkpoint(net=milepost.Checkpoint(w=milepost.Variable([1.0])), sizes=[3, 4])
     live.write("ckpt", options)
-    assert same(milepost.load("ckpt", storage=storage), {"net": {"w": np.ones(1, np.float32)}, "sizes": [3, 4]})
+    assert same(
+        milepost.load("ckpt", options=milepost.CheckpointOptions(storage=storage)),
+        {"net": {"w": np.ones(1, np.float32)}, "sizes": [3, 4]},
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,14 +201,16 @@ class TestSelection:
     def test_a_state_dict_has_names_with_dots(self):
         storage = MemoryStorage()
         milepost.save("tree", {"model": {"layers": [{"w": np.ones(2)}]}}, milepost.CheckpointOptions(storage=storage))
-        flat = milepost.to_state_dict("tree", rename={"model": ""}, storage=storage)
+        flat = milepost.load(
+            "tree", rename={"model": ""}, options=milepost.CheckpointOptions(storage=storage), separator="."
+        )
         assert same(flat, {"layers.0.w": np.ones(2)})
 
     def test_a_state_dict_with_one_name_twice_is_refused(self):
         storage = MemoryStorage()
         milepost.save("tree", {"a.b": 1, "a": {"b": 2}}, milepost.CheckpointOptions(storage=storage))
         with pytest.raises(milepost.UnsupportedError, match=r"key: a\.b"):
-            milepost.to_state_dict("tree", storage=storage)
+            milepost.load("tree", options=milepost.CheckpointOptions(storage=storage), separator=".")
 
 
 class TestArrays:
@@ -329,7 +334,7 @@ class TestHostileGraphs:
         with storage.create(data_path("t", 0, 1)) as data, storage.create(index_path("t")) as index:
             writer.write_shard(0, data)
             index.write(0, [writer.index()])
-        return lambda: milepost.load("t", storage=storage)
+        return lambda: milepost.load("t", options=milepost.CheckpointOptions(storage=storage))
 
     def test_objects_that_hold_each_other_come_back_so(self):
         tree = self.with_graph([Node((Edge("a", 1),)), Node((Edge("back", 0),))])()

@@ -112,14 +112,14 @@ def test_an_ending_of_no_format_is_an_error_that_names_the_near_one(path, tmp_pa
 
 def test_progress_is_told(path, tmp_path):
     told = []
-    milepost.convert(path, tmp_path / "a.pt", only="model", progress=told.append)
+    milepost.convert(path, tmp_path / "a.pt", only="model", options=milepost.CheckpointOptions(progress=told.append))
     assert (told[0].operation, told[-1].bytes_done) == ("convert", told[-1].bytes_total)
 
 
 def test_from_a_storage(tmp_path):
     storage = milepost.storage.MemoryStorage()
     milepost.save("run/ckpt", {"a": np.ones(2)}, milepost.CheckpointOptions(storage=storage))
-    milepost.convert("run/ckpt", tmp_path / "a.npz", storage=storage)
+    milepost.convert("run/ckpt", tmp_path / "a.npz", options=milepost.CheckpointOptions(storage=storage))
     np.testing.assert_array_equal(milepost.load(tmp_path / "a.npz")["a"], np.ones(2))
 
 

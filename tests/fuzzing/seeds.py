@@ -52,7 +52,7 @@ def of_checkpoints() -> Iterator[tuple[str, bytes]]:
     manager = milepost.CheckpointManager(state, "run", 2, options=options)
     manager.save(metrics={"loss": 0.5}, metadata={"run": "a", "list": [1, None, {"b": True}]})
     manager.save(metrics={"loss": 0.25})
-    reader = milepost.load_checkpoint("run/ckpt-1", storage)
+    reader = milepost.load_checkpoint("run/ckpt-1", milepost.CheckpointOptions(storage=storage))
     yield "state_file", content(storage, "run/checkpoint")
     yield "state_file", content(storage, "run/checkpoint").replace(b"ckpt-1", b"x").replace(b"ckpt-2", b"x")
     yield (

@@ -85,7 +85,7 @@ def use(path: str, storage: Any) -> None:
 
     def opened() -> None:
         nonlocal reader
-        reader = milepost.load_checkpoint(path, storage)
+        reader = milepost.load_checkpoint(path, milepost.CheckpointOptions(storage=storage))
 
     if not attempt(opened):
         return
@@ -93,7 +93,7 @@ def use(path: str, storage: Any) -> None:
     attempt(reader.metadata)
     attempt(reader.objects)
     attempt(reader.debug_string)
-    attempt(lambda: milepost.list_variables(path, storage))
+    attempt(lambda: milepost.list_variables(path, milepost.CheckpointOptions(storage=storage)))
     sizes = 0
 
     def sized() -> None:
@@ -106,8 +106,8 @@ def use(path: str, storage: Any) -> None:
     for key in reader.keys()[:50]:
         attempt(partial(reader.get_tensor, key))
         attempt(partial(reader.map_tensor, key))
-    attempt(lambda: milepost.load(path, storage=storage))
-    attempt(lambda: milepost.to_state_dict(path, storage=storage))
+    attempt(lambda: milepost.load(path, options=milepost.CheckpointOptions(storage=storage)))
+    attempt(lambda: milepost.load(path, options=milepost.CheckpointOptions(storage=storage), separator="."))
     options = milepost.CheckpointOptions(storage=storage)
     attempt(lambda: restored(live(), path, options))
     attempt(lambda: restored(milepost.Checkpoint(model=milepost.Module(), a=milepost.Module()), path, options))
@@ -258,8 +258,8 @@ def read_state_file(data: bytes) -> None:
     """A state file beside one checkpoint."""
     storage = bundle_with({GRAPH: plain_graph()})
     put(storage, STATE_FILE, data)
-    attempt(lambda: milepost.get_checkpoint_state("", storage=storage))
-    attempt(lambda: milepost.latest_checkpoint("", storage=storage))
+    attempt(lambda: milepost.get_checkpoint_state("", options=milepost.CheckpointOptions(storage=storage)))
+    attempt(lambda: milepost.latest_checkpoint("", options=milepost.CheckpointOptions(storage=storage)))
     manager: Any = None
 
     def made() -> None:

@@ -83,13 +83,13 @@ def main(theirs, ours):
             net = MODELS[model](keras)
             if built:
                 predictions(net)
-            status = milepost.load_weights(net, theirs / model)
+            status = milepost.Checkpoint(net).read(theirs / model)
             close = bool(np.allclose(predictions(net), expected, rtol=1e-5, atol=1e-6))
             status.expect_partial().assert_existing_objects_matched()
             found[f"{model} {'built' if built else 'not built'}"] = close
         net = trained(keras, model)
         np.save(ours / f"{model}.npy", predictions(net))
-        milepost.save_weights(net, ours / model)
+        milepost.Checkpoint(net).write(ours / model)
     print(json.dumps(found))
 
 

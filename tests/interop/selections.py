@@ -80,7 +80,7 @@ def _cell(case: Case, path: str, saved: Mapping[str, Any], selection: str) -> st
     root = live[0] if case.of_model else milepost.Checkpoint(model=live[0], optimizer=live[1])
     with warnings.catch_warnings():
         warnings.simplefilter("error", milepost.UnrestoredWarning)
-        status = milepost.load_weights(root, path, **arguments) if case.of_model else root.read(path, **arguments)
+        status = milepost.Checkpoint(root).read(path, **arguments) if case.of_model else root.read(path, **arguments)
         status.assert_consumed()
         status.assert_existing_objects_matched()
     now = case.values(live)

@@ -119,13 +119,13 @@ def same(found, expected):
         assert found[name].equal(tensor)
 
 
-@pytest.mark.parametrize("form", ["pt", "safetensors", "several", "to_state_dict"])
+@pytest.mark.parametrize("form", ["pt", "safetensors", "several", "load"])
 def test_it_loads_strictly(tmp_path, make, form):
     model, live = make(), make()
     path = Checkpoint(model=model, n=milepost.Variable(1)).save(tmp_path / "ckpt")
     part = {"only": "model", "rename": {"model": ""}}
-    if form == "to_state_dict":
-        found = milepost.to_state_dict(path, arrays="torch", **part)
+    if form == "load":
+        found = milepost.load(path, arrays="torch", **part, separator=".")
     elif form == "several":
         milepost.convert(path, tmp_path / "m.safetensors", separator=".", max_shard_size=40, **part)
         index = tmp_path / "m.safetensors.index.json"
@@ -136,7 +136,7 @@ def test_it_loads_strictly(tmp_path, make, form):
         load = load_file if form == "safetensors" else torch.load
         found = load(tmp_path / f"m.{form}")
     same(found, model.state_dict())
-    if form in ("pt", "to_state_dict"):  # safetensors has no versions
+    if form in ("pt", "load"):  # safetensors has no versions
         live.load_state_dict(found, strict=True)
         same(live.state_dict(), model.state_dict())
 
@@ -202,7 +202,7 @@ def test_a_tied_checkpoint_whose_second_name_is_a_whole_module(tmp_path):
 @pytest.mark.parametrize("rename", [{"model": ""}, {"model": "net"}, [("^model", "net")], {"model/head": "model/top"}])
 def test_the_second_name_of_a_tied_weight_is_renamed_too(tmp_path, rename):
     path = Checkpoint(model=Tied()).write(tmp_path / "ckpt")
-    names = {*milepost.to_state_dict(path, rename=rename, arrays="torch")}
+    names = {*milepost.load(path, rename=rename, arrays="torch", separator=".")}
     assert (
         names
         == {
@@ -246,7 +246,7 @@ def test_parameters_without_values_are_named(tmp_path):
     assert set(done.left_out) == {"model/1/weight", "model/1/bias"}
     assert not milepost.convert(path, tmp_path / "m.pt", overwrite=True, **part | {"only": "model/0"}).left_out
     with pytest.warns(UnrestoredWarning, match=r"have no values for model\.1\.weight, model\.1\.bias"):
-        assert set(milepost.to_state_dict(path, only="model")) == {"model.0.weight", "model.0.bias"}
+        assert set(milepost.load(path, only="model", separator=".")) == {"model.0.weight", "model.0.bias"}
 
 
 def test_a_lazy_module_that_was_called_has_nothing_without_a_value(tmp_path):
@@ -270,10 +270,10 @@ def test_versions_in_a_file_of_pytorch_stay_with_its_values(tmp_path, file_with_
     if through == "tree":
         state = milepost.load(file_with_versions, arrays="torch")["net"]
     elif through == "state dict":
-        state = milepost.to_state_dict(file_with_versions, arrays="torch", **PART)
+        state = milepost.load(file_with_versions, arrays="torch", **PART, separator=".")
     elif through == "several":
         milepost.convert(file_with_versions, tmp_path / "b.pt", separator=".", max_shard_size=1, **PART)
-        state = milepost.to_state_dict(tmp_path / "b.pt", arrays="torch")
+        state = milepost.load(tmp_path / "b.pt", arrays="torch", separator=".")
     else:
         source = file_with_versions
         if through == "checkpoint":
@@ -289,7 +289,7 @@ def test_a_restore_under_another_name_knows_the_versions(file_with_versions):
     model = nn.Sequential(Metres([0.0]))
     milepost.Checkpoint(model=model).read(file_with_versions, rename={"net": "model"}, ignore="epoch")
     assert model[0].lengths.tolist() == [3.0]
-    milepost.load_weights(model, file_with_versions, rename={"net": ""}, only="0")
+    milepost.Checkpoint(model).read(file_with_versions, rename={"net": ""}, only="0")
     assert model[0].lengths.tolist() == [3.0]
 
 
@@ -317,9 +317,9 @@ def test_extra_state_in_several_files_is_read(tmp_path):
     path = Checkpoint(model=model).write(tmp_path / "ckpt")
     part = {"only": "model", "rename": {"model": ""}, "separator": "."}
     index = milepost.convert(path, tmp_path / "m.pt", max_shard_size=400, **part).files[-1]
-    assert set(milepost.to_state_dict(index, arrays="torch")) == set(model.state_dict())
+    assert set(milepost.load(index, arrays="torch", separator=".")) == set(model.state_dict())
     live = nn.Sequential(Extra(), Extra())
-    milepost.load_weights(live, index).assert_consumed()
+    milepost.Checkpoint(live).read(index).assert_consumed()
     assert live[1].state["rest"] == [1, None]
     assert live[1].state["values"].tolist() == [1.0, 1.0]
     assert live[1].layer.weight.equal(model[1].layer.weight)

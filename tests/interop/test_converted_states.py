@@ -132,7 +132,7 @@ def test_extra_state_in_a_file_of_pytorch_is_restored(tmp_path, state, is_late):
     model = nn.Sequential(Extra(state))
     torch.save(model.state_dict(), tmp_path / "m.pt")
     live = nn.Sequential() if is_late else nn.Sequential(Extra("another"))
-    status = milepost.load_weights(live, tmp_path / "m.pt")
+    status = milepost.Checkpoint(live).read(tmp_path / "m.pt")
     if is_late:
         live.append(Extra("another"))
     status.assert_consumed().assert_existing_objects_matched()
@@ -155,7 +155,7 @@ def test_sizes_element_types_devices_and_layouts_are_loaded_as_they_were(tmp_pat
     torch.save({"it": values}, tmp_path / "a.pt")
     same(milepost.load(tmp_path / "a.pt")["it"], values)
     model, live = Extra({"it": values}), Extra()
-    milepost.load_weights(live, milepost.save_weights(model, tmp_path / "w")).assert_consumed()
+    milepost.Checkpoint(live).read(milepost.Checkpoint(model).write(tmp_path / "w")).assert_consumed()
     same(live.state, {"it": values})
 
 
@@ -175,14 +175,14 @@ def test_what_a_module_adds_to_its_state_has_its_own_name(tmp_path, kind, form):
     live[0].more = None
     live.load_state_dict(found, strict=True)
     assert live[0].more.tolist() == [0, 1, 2]
-    assert milepost.to_state_dict(path, arrays="torch", rename={"model": ""}).keys() == model.state_dict().keys()
+    assert milepost.load(path, arrays="torch", rename={"model": ""}, separator=".").keys() == model.state_dict().keys()
 
 
 @pytest.mark.parametrize("kind", [Adding, Nested])
 def test_a_file_of_pytorch_gives_it_back(tmp_path, kind):
     model, live = nn.Sequential(kind(torch.arange(3)), nn.ReLU()), nn.Sequential(kind(torch.zeros(3)), nn.ReLU())
     torch.save(model.state_dict(), tmp_path / "m.pt")
-    milepost.load_weights(live, tmp_path / "m.pt").assert_consumed().assert_existing_objects_matched()
+    milepost.Checkpoint(live).read(tmp_path / "m.pt").assert_consumed().assert_existing_objects_matched()
     assert live[0].more.tolist() == [0, 1, 2]
     same(dict(live.state_dict()), dict(model.state_dict()))
 
@@ -212,7 +212,7 @@ def test_what_a_module_changes_in_its_state_is_in_a_converted_file(tmp_path, end
 
 def test_a_root_module_has_what_it_adds_under_its_own_names(tmp_path):
     path = Checkpoint(model=Adding()).write(tmp_path / "ckpt")
-    found = milepost.to_state_dict(path, only="model", rename={"model": ""})
+    found = milepost.load(path, only="model", rename={"model": ""}, separator=".")
     assert set(found) == set(Adding().state_dict())
 
 
@@ -223,7 +223,7 @@ def test_a_saved_state_dict_is_converted_to_its_own_names(tmp_path, ending):
     part = {"only": "model", "rename": {"model": ""}}
     done = milepost.convert(path, tmp_path / f"m.{ending}", separator=".", **part)
     assert set(done.tensors) == set(model.state_dict())
-    found = milepost.to_state_dict(path, arrays="torch", **part)
+    found = milepost.load(path, arrays="torch", **part, separator=".")
     assert set(found) == set(model.state_dict())
     assert found._metadata == model.state_dict()._metadata
     if ending == "pt":
@@ -250,7 +250,7 @@ def test_a_tensor_as_extra_state_goes_into_any_format(tmp_path):
 def test_a_tensor_as_extra_state_is_restored_from_safetensors(tmp_path):
     save_file({**Extra(None).state_dict(), "_extra_state": TENSOR.contiguous()}, tmp_path / "m.safetensors")
     live = Extra("another")
-    milepost.load_weights(live, tmp_path / "m.safetensors").assert_consumed()
+    milepost.Checkpoint(live).read(tmp_path / "m.safetensors").assert_consumed()
     assert torch.equal(live.state, TENSOR)
 
 
@@ -268,7 +268,7 @@ def test_state_is_one_value_in_trees(tmp_path):
     tree = milepost.load(path)
     assert tree["model"]["_extra_state"] == {"count": 3, "parts": (1, None)}
     assert tree["scheduler"] == scheduler.state_dict()
-    flat = milepost.to_state_dict(path, only="model", rename={"model": ""}, arrays="torch")
+    flat = milepost.load(path, only="model", rename={"model": ""}, arrays="torch", separator=".")
     assert flat.keys() == model.state_dict().keys()
     assert flat["_extra_state"] == {"count": 3, "parts": (1, None)}
 

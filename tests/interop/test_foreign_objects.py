@@ -324,7 +324,7 @@ class TestModules:
             warnings.simplefilter("ignore")  # PyTorch warns that it cannot find the source
             path = saved(tmp_path / "net.pt", net, **how)
         assert listed(path).keys() == net.state_dict().keys() - {"loss"}
-        status = milepost.load_weights(fresh, path).assert_consumed()
+        status = milepost.Checkpoint(fresh).read(path).assert_consumed()
         assert all(torch.equal(tensor, fresh.state_dict()[name]) for name, tensor in net.state_dict().items())
         assert "Net" in str(status.report())
 
@@ -477,7 +477,7 @@ def archive(pickled):
 
 def test_a_level_that_is_matched_is_said_to_be(tmp_path):
     net = nn.Linear(1, 1)
-    status = milepost.load_weights(nn.Linear(1, 1), saved(tmp_path / "net.pt", {"module": net}))
+    status = milepost.Checkpoint(nn.Linear(1, 1)).read(saved(tmp_path / "net.pt", {"module": net}))
     entries = [entry for entry in status.report() if entry.saved.endswith("Linear")]
     assert [entry.outcome for entry in entries] == [Outcome.MATCHED]
 

@@ -57,7 +57,7 @@ def file(request, saved):
 class TestRestore:
     def test_into_a_model(self, saved, file):
         fresh = model()
-        status = milepost.load_weights(fresh, file)
+        status = milepost.Checkpoint(fresh).read(file)
         np.testing.assert_array_equal(outputs(fresh), saved[1])
         assert not status.report().unexpected
         assert not status.report().deferred
@@ -65,7 +65,7 @@ class TestRestore:
 
     def test_the_optimizer(self, saved, file):
         fresh = model()
-        milepost.load_weights(fresh, file)
+        milepost.Checkpoint(fresh).read(file)
         for live, expected in zip(fresh.optimizer.variables, saved[2], strict=True):
             np.testing.assert_array_equal(keras.ops.convert_to_numpy(live), expected)
 
@@ -76,7 +76,7 @@ class TestRestore:
 
     def test_an_optimizer_without_a_step_is_reported(self, saved, file):
         fresh = model(built=False)
-        status = milepost.load_weights(fresh, file).expect_partial()
+        status = milepost.Checkpoint(fresh).read(file).expect_partial()
         np.testing.assert_array_equal(outputs(fresh), saved[1])
         left = status.report().unexpected + status.report().deferred
         assert len(left) >= len(saved[2]) - 2
@@ -85,7 +85,7 @@ class TestRestore:
 
     def test_a_model_that_is_not_built_is_an_error(self, file):
         with pytest.raises(milepost.MismatchError, match="build the model"):
-            milepost.load_weights(keras.Sequential([keras.layers.Dense(5)]), file)
+            milepost.Checkpoint(keras.Sequential([keras.layers.Dense(5)])).read(file)
 
     @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
     def test_a_compiled_model_that_is_not_built_is_an_error(self, tmp_path, file, optimizer):
@@ -102,7 +102,7 @@ class TestRestore:
         (net.save_weights if path.name.endswith("weights.h5") else net.save)(path)
         fresh = made()
         with pytest.raises(milepost.MismatchError, match="not built"):
-            milepost.load_weights(fresh, path)
+            milepost.Checkpoint(fresh).read(path)
         assert int(fresh.optimizer.iterations) == 0
 
     def test_a_layer_that_is_not_built_can_be_left_out(self, tmp_path):
@@ -118,8 +118,8 @@ class TestRestore:
         net(X), fresh(X)
         net.save_weights(tmp_path / "a.weights.h5")
         with pytest.raises(milepost.MismatchError, match=r"(?s)not built.*key: extra/vars/"):
-            milepost.load_weights(fresh, tmp_path / "a.weights.h5")
-        milepost.load_weights(fresh, tmp_path / "a.weights.h5", ignore="extra").assert_consumed()
+            milepost.Checkpoint(fresh).read(tmp_path / "a.weights.h5")
+        milepost.Checkpoint(fresh).read(tmp_path / "a.weights.h5", ignore="extra").assert_consumed()
         np.testing.assert_array_equal(fresh.used.get_weights()[0], net.used.get_weights()[0])
 
     def test_a_layer_is_found_by_a_property_of_the_saved_name(self, tmp_path):
@@ -146,13 +146,13 @@ class TestRestore:
         net, fresh = Net(), Renamed()
         net(X), fresh(X)
         net.save_weights(tmp_path / "a.weights.h5")
-        milepost.load_weights(fresh, tmp_path / "a.weights.h5").assert_consumed()
+        milepost.Checkpoint(fresh).read(tmp_path / "a.weights.h5").assert_consumed()
         np.testing.assert_array_equal(outputs(fresh), outputs(net))
 
     def test_only_a_part(self, saved):
         fresh = model()
         before = outputs(fresh)
-        status = milepost.load_weights(fresh, saved[0] / "m.weights.h5", only="layers/dense")
+        status = milepost.Checkpoint(fresh).read(saved[0] / "m.weights.h5", only="layers/dense")
         assert len(status.report().matched) == 2
         np.testing.assert_array_equal(
             keras.ops.convert_to_numpy(fresh.get_layer("first").kernel),
@@ -165,22 +165,22 @@ class TestRestore:
         inner = model()
         head = keras.layers.Dense(7, name="other")
         other = keras.Model(inner.inputs, head(inner.layers[-2].output))
-        status = milepost.load_weights(other, saved[0] / "m.weights.h5", ignore=["layers/dense_1", "optimizer"])
+        status = milepost.Checkpoint(other).read(saved[0] / "m.weights.h5", ignore=["layers/dense_1", "optimizer"])
         status.expect_partial()
         np.testing.assert_array_equal(
             keras.ops.convert_to_numpy(other.get_layer("first").kernel),
             milepost.load(saved[0] / "m.weights.h5")["layers"]["dense"]["vars"]["0"],
         )
         with pytest.raises(milepost.MismatchError):
-            milepost.load_weights(other, saved[0] / "m.weights.h5", ignore="optimizer")
+            milepost.Checkpoint(other).read(saved[0] / "m.weights.h5", ignore="optimizer")
 
     def test_casts(self, saved, tmp_path):
         half = keras.Sequential([keras.Input((4,)), keras.layers.Dense(5, dtype="float16")])
         whole = keras.Sequential([keras.Input((4,)), keras.layers.Dense(5)])
         whole.save_weights(tmp_path / "a.weights.h5")
         with pytest.raises(milepost.MismatchError):
-            milepost.load_weights(half, tmp_path / "a.weights.h5")
-        milepost.load_weights(half, tmp_path / "a.weights.h5", cast=True)
+            milepost.Checkpoint(half).read(tmp_path / "a.weights.h5")
+        milepost.Checkpoint(half).read(tmp_path / "a.weights.h5", cast=True)
         np.testing.assert_array_equal(
             keras.ops.convert_to_numpy(half.layers[0].kernel),
             keras.ops.convert_to_numpy(whole.layers[0].kernel).astype(np.float16),
@@ -200,7 +200,7 @@ class TestRestore:
         fresh = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5)])
         before = fresh.get_weights()
         with pytest.raises(milepost.MismatchError, match=r"layers/dense/vars/0"):
-            milepost.load_weights(fresh, saved[0] / "m.weights.h5", only="layers/dense")
+            milepost.Checkpoint(fresh).read(saved[0] / "m.weights.h5", only="layers/dense")
         for old, new in zip(before, fresh.get_weights(), strict=True):
             np.testing.assert_array_equal(old, new)
 
@@ -214,11 +214,11 @@ def test_the_weights_of_an_application(tmp_path):
     expected = np.asarray(keras.ops.convert_to_numpy(net(image)))
     for name in ("a.h5", "a.weights.h5"):
         fresh = keras.applications.MobileNet((32, 32, 3), alpha=0.25, weights=None, classes=10)
-        status = milepost.load_weights(fresh, tmp_path / name)
+        status = milepost.Checkpoint(fresh).read(tmp_path / name)
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(fresh(image)), expected)
         assert not status.report().unexpected
     body = keras.applications.MobileNet((32, 32, 3), alpha=0.25, weights=None, include_top=False)
-    milepost.load_weights(body, tmp_path / "a.h5").expect_partial()
+    milepost.Checkpoint(body).read(tmp_path / "a.h5").expect_partial()
     np.testing.assert_array_equal(
         keras.ops.convert_to_numpy(body.get_layer("conv1").kernel),
         keras.ops.convert_to_numpy(net.get_layer("conv1").kernel),
@@ -283,7 +283,7 @@ def test_bfloat16(tmp_path):
     found = milepost.load(tmp_path / "a.weights.h5")["layers"]["dense"]["vars"]
     assert found["0"].dtype == "bfloat16"
     fresh = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, dtype="bfloat16")])
-    milepost.load_weights(fresh, tmp_path / "a.weights.h5")
+    milepost.Checkpoint(fresh).read(tmp_path / "a.weights.h5")
     np.testing.assert_array_equal(fresh.get_weights()[0], net.get_weights()[0])
 
 
@@ -305,7 +305,7 @@ class TestDamagedArchive:
         fresh = model()
         before = fresh.get_weights()
         with pytest.raises(milepost.CorruptCheckpointError, match="wrong checksum") as caught:
-            milepost.load_weights(fresh, damaged)
+            milepost.Checkpoint(fresh).read(damaged)
         assert caught.value.file == str(damaged)
         assert all(map(np.array_equal, before, fresh.get_weights()))
 

@@ -67,7 +67,7 @@ def test_a_file_of_keras_is_loaded_by_these_methods(tmp_path, model, name):
     else:
         model.save_weights(tmp_path / name, **({"max_shard_size": 1e-7} if name.endswith("json") else {}))
     live = made()
-    milepost.load_weights(live, tmp_path / name).assert_consumed().assert_existing_objects_matched()
+    milepost.Checkpoint(live).read(tmp_path / name).assert_consumed().assert_existing_objects_matched()
     assert live.layers[0].seen.tolist() == [0, 1, 2]
     assert live.layers[0].text == ("hello" if name.endswith(".keras") else "none")
     assert live.layers[1].loaded == 1
@@ -86,7 +86,7 @@ def test_keras_loads_what_was_converted(tmp_path, model, name):
     live.load_weights(tmp_path / name)
     assert live.layers[0].seen.tolist() == [0, 1, 2]
     assert weights(live) == weights(model)
-    milepost.load_weights(made(), tmp_path / name).assert_consumed()
+    milepost.Checkpoint(made()).read(tmp_path / name).assert_consumed()
 
 
 def test_a_class_that_only_loads_by_code_of_its_own_does_so_from_a_checkpoint_too(tmp_path, model):
@@ -105,7 +105,7 @@ def test_an_error_of_these_methods_changes_nothing(tmp_path, model):
     saved.save_weights(tmp_path / "m.weights.h5")
     before = weights(live)
     with pytest.raises(milepost.MilepostError, match="of the class"):
-        milepost.load_weights(live, tmp_path / "m.weights.h5")
+        milepost.Checkpoint(live).read(tmp_path / "m.weights.h5")
     assert weights(live) == before
 
 

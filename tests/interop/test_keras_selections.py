@@ -48,7 +48,7 @@ def test_a_value_that_no_layer_takes_hides_no_other_value(tmp_path):
         file["layers/dense/vars/7"] = np.ones(2)
         file["a/vars/7"] = np.ones(2)
     live = made(0)
-    report = milepost.load_weights(live, tmp_path / "m.weights.h5").expect_partial().report()
+    report = milepost.Checkpoint(live).read(tmp_path / "m.weights.h5").expect_partial().report()
     assert [each.key for each in report.unexpected] == ["a/vars/7", "layers/dense/vars/7"]
     assert not report.missing
     assert all(np.asarray(each).min() == 1 for each in live.weights)
@@ -69,7 +69,7 @@ def test_a_value_below_the_name_of_a_layer_hides_none_of_the_layer(tmp_path):
     saved.save_weights(tmp_path / "m.weights.h5")
     with pytest.importorskip("h5py").File(tmp_path / "m.weights.h5", "a") as file:
         file["dense/vars/7"] = np.ones(2)
-    report = milepost.load_weights(live, tmp_path / "m.weights.h5").expect_partial().report()
+    report = milepost.Checkpoint(live).read(tmp_path / "m.weights.h5").expect_partial().report()
     assert [each.key for each in report.unexpected] == ["dense/vars/7"]
     assert not report.missing
     assert np.array_equal(live.dense.kernel, saved.dense.kernel)
@@ -82,7 +82,7 @@ def test_only_takes_a_variable_of_the_optimizer_by_either_name(tmp_path, only):
         model.compile(keras.optimizers.Adam(rate), "mse")
         model.optimizer.build(model.trainable_variables)
     saved.save_weights(tmp_path / "m.weights.h5")
-    status = milepost.load_weights(live, tmp_path / "m.weights.h5", only=only)
+    status = milepost.Checkpoint(live).read(tmp_path / "m.weights.h5", only=only)
     status.assert_consumed().assert_existing_objects_matched()
     assert float(live.optimizer.learning_rate) == 0.5
     assert all(np.asarray(each).max() == 0 for each in live.weights)
@@ -92,7 +92,7 @@ def test_only_takes_a_variable_of_the_optimizer_by_either_name(tmp_path, only):
 def test_a_selection_of_nothing_fails_both_assertions(tmp_path, only):
     made(1).save_weights(tmp_path / "m.weights.h5")
     with pytest.warns(milepost.UnrestoredWarning, match="only"):
-        status = milepost.load_weights(made(0), tmp_path / "m.weights.h5", only=only)
+        status = milepost.Checkpoint(made(0)).read(tmp_path / "m.weights.h5", only=only)
     for check in (status.assert_consumed, status.assert_existing_objects_matched):
         with pytest.raises(milepost.UnmatchedError):
             check()
@@ -107,6 +107,6 @@ def test_both_names_select_and_cast(tmp_path, name):
         live = made(0)
     finally:
         keras.config.set_dtype_policy(policy)
-    status = milepost.load_weights(live, tmp_path / "m.weights.h5", only=name, cast=name)
+    status = milepost.Checkpoint(live).read(tmp_path / "m.weights.h5", only=name, cast=name)
     status.assert_consumed().assert_existing_objects_matched()
     assert "".join(str(int(np.asarray(each).flat[0])) for each in live.weights) == "1100"

@@ -38,7 +38,7 @@ def arrays(model):
 def test_weights_in_several_files_are_restored(shards):
     model, path = shards
     live = net(1)
-    milepost.load_weights(live, path).assert_existing_objects_matched().assert_consumed()
+    milepost.Checkpoint(live).read(path).assert_existing_objects_matched().assert_consumed()
     for found, expected in zip(arrays(live), arrays(model), strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -99,7 +99,7 @@ def test_vocabularies_in_an_archive_are_restored(tmp_path):
     saved, layers = lookups(adapted=True)
     saved.save(tmp_path / "model.keras")
     live, fresh = lookups(adapted=False)
-    counts = milepost.load_weights(live, tmp_path / "model.keras").expect_partial().report().counts()
+    counts = milepost.Checkpoint(live).read(tmp_path / "model.keras").expect_partial().report().counts()
     assert (counts["unexpected"], counts["deferred"]) == (0, 0)
     for found, expected in zip(fresh, layers, strict=True):
         assert found.get_vocabulary() == expected.get_vocabulary()
@@ -121,7 +121,7 @@ def test_other_assets_are_named_in_a_warning(tmp_path):
     with zipfile.ZipFile(tmp_path / "model.keras", "a") as archive:
         archive.writestr("assets/layers/own/table.bin", b"\0")
     with pytest.warns(milepost.UnrestoredWarning, match="assets/layers/own/table.bin"):
-        milepost.load_weights(net(1), tmp_path / "model.keras")
+        milepost.Checkpoint(net(1)).read(tmp_path / "model.keras")
 
 
 def test_a_vocabulary_of_far_more_tokens_than_it_has_bytes_is_refused(tmp_path):

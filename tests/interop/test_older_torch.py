@@ -150,7 +150,7 @@ class TestBatchNormalisation:
             net, fresh = wrap(net), wrap(fresh)
         path = tmp_path / "old.pt"
         torch.save(self.without_counts(net), path)
-        status = milepost.load_weights(fresh, path).assert_consumed()
+        status = milepost.Checkpoint(fresh).read(path).assert_consumed()
         assert [int(each) for name, each in fresh.state_dict().items() if "num_batches" in name] == [7]
         assert [entry.outcome for entry in status.report() if "num_batches" in entry.key] == [Outcome.MATCHED]
 
@@ -180,5 +180,5 @@ class TestWeightNormalisation:
         fresh = torch.nn.Sequential(torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 3)))
         path = tmp_path / "old.pt"
         torch.save(old.state_dict(), path)
-        milepost.load_weights(fresh, path).assert_consumed()
+        milepost.Checkpoint(fresh).read(path).assert_consumed()
         assert torch.equal(old(torch.ones(1, 2)), fresh(torch.ones(1, 2)))

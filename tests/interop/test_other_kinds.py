@@ -94,7 +94,7 @@ def calls(path):
     yield lambda: milepost.CheckpointReader(path)
     yield lambda: milepost.Checkpoint(w=milepost.Variable(0.0)).restore(path)
     yield lambda: milepost.Checkpoint(w=milepost.Variable(0.0)).read(path)
-    yield lambda: milepost.load_weights(milepost.Module(), path)
+    yield lambda: milepost.Checkpoint(milepost.Module()).read(path)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -185,7 +185,7 @@ class TestRealFiles:
         path = tmp_path / "model.pt"
         torch.jit.trace(torch.nn.Linear(1, 1), torch.ones(1, 1)).save(str(path))
         with pytest.raises(UnsupportedError, match="TorchScript") as caught:
-            milepost.load_weights(torch.nn.Linear(1, 1), path)
+            milepost.Checkpoint(torch.nn.Linear(1, 1)).read(path)
         assert "torch.jit.load" in caught.value.remedy
 
     def test_a_program_of_torch_export(self, tmp_path):
@@ -193,7 +193,7 @@ class TestRealFiles:
         path = tmp_path / "model.pt"
         torch.export.save(torch.export.export(torch.nn.Linear(1, 1), (torch.ones(1, 1),)), path)
         with pytest.raises(UnsupportedError, match=r"torch\.export") as caught:
-            milepost.load_weights(torch.nn.Linear(1, 1), path)
+            milepost.Checkpoint(torch.nn.Linear(1, 1)).read(path)
         assert "torch.export.load" in caught.value.remedy
 
     def test_tables_of_arrow(self, tmp_path):

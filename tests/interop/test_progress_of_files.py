@@ -81,7 +81,7 @@ def test_a_restore_is_told_from_the_beginning_to_the_end(make, tmp_path):
 def test_loading_a_tree_is_told_from_the_beginning_to_the_end(make, tmp_path):
     path = make(tmp_path)
     told = Told()
-    assert milepost.load(path, progress=told)["weight"].all()
+    assert milepost.load(path, options=CheckpointOptions(progress=told))["weight"].all()
     saved = milepost.load_checkpoint(path)
     assert told.is_complete(told[0].bytes_total)
     assert told[0].bytes_total in (TOTAL, TOTAL + (8 if saved.has_tensor("save_counter") else 0))
@@ -90,7 +90,7 @@ def test_loading_a_tree_is_told_from_the_beginning_to_the_end(make, tmp_path):
 @pytest.mark.parametrize("make", FILES)
 def test_verification_is_told_from_the_beginning_to_the_end(make, tmp_path):
     told = Told()
-    milepost.load_checkpoint(make(tmp_path)).verify(progress=told)
+    milepost.load_checkpoint(make(tmp_path), milepost.CheckpointOptions(progress=told)).verify()
     assert told.is_complete(told[0].bytes_total)
     assert told[0].bytes_total >= TOTAL
 

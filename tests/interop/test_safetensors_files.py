@@ -55,7 +55,7 @@ def net():
 class TestFiles:
     def test_names_with_dots_are_paths(self, tmp_path):
         model = net()
-        milepost.load_weights(model, write(tmp_path, ARRAYS)).assert_consumed()
+        milepost.Checkpoint(model).read(write(tmp_path, ARRAYS)).assert_consumed()
         np.testing.assert_array_equal(model.l1.weight.numpy(), ARRAYS["l1.weight"])
         assert model.l1.bias.numpy().tolist() == [1.0, 1.0, 1.0]
         assert int(model.step) == 7
@@ -81,7 +81,7 @@ class TestFiles:
         path = tmp_path / "theirs.safetensors"
         library.save_file({name: np.asarray(array) for name, array in ARRAYS.items()}, path, metadata={"format": "np"})
         model = net()
-        milepost.load_weights(model, path).assert_consumed()
+        milepost.Checkpoint(model).read(path).assert_consumed()
         np.testing.assert_array_equal(model.l1.weight.numpy(), ARRAYS["l1.weight"])
 
     @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ class TestFiles:
             pytest.skip("this safetensors cannot write it")
         module = torch.nn.Module()
         module.register_buffer("it", torch.zeros(4, dtype=tensor.dtype))
-        milepost.load_weights(module, tmp_path / "typed.safetensors").assert_consumed()
+        milepost.Checkpoint(module).read(tmp_path / "typed.safetensors").assert_consumed()
         assert module.it.view(torch.uint8).tolist() == tensor.view(torch.uint8).tolist()
 
     def test_names_are_those_of_the_file(self, tmp_path):
@@ -131,7 +131,7 @@ class TestFiles:
         model = net()
         model.l1.bias = milepost.Variable(np.zeros(3, np.float32))
         with pytest.raises(MismatchError, match=r"float32\[3\], as the live object has it"):
-            milepost.load_weights(model, write(tmp_path, ARRAYS))
+            milepost.Checkpoint(model).read(write(tmp_path, ARRAYS))
         assert int(model.step) == 0
 
     def test_a_name_that_was_left_out_is_that_of_its_twin(self, tmp_path):
@@ -165,7 +165,7 @@ class TestFiles:
 
         model, fresh = made(), made()
         library.save_model(model, str(tmp_path / "tied.safetensors"))
-        milepost.load_weights(fresh, tmp_path / "tied.safetensors").assert_consumed()
+        milepost.Checkpoint(fresh).read(tmp_path / "tied.safetensors").assert_consumed()
         assert torch.equal(model[0].weight, fresh[1].weight)
 
     def test_trees_of_jax_take_it(self, tmp_path):
@@ -190,40 +190,40 @@ class TestShards:
 
     def test_an_index_is_one_model(self, tmp_path):
         model = net()
-        milepost.load_weights(model, self.sharded(tmp_path)).assert_consumed()
+        milepost.Checkpoint(model).read(self.sharded(tmp_path)).assert_consumed()
         assert int(model.step) == 7
         assert model.l1.bias.numpy().tolist() == [1.0, 1.0, 1.0]
 
     def test_a_directory_stands_for_its_index(self, tmp_path):
         self.sharded(tmp_path)
-        milepost.load_weights(net(), tmp_path).assert_consumed()
+        milepost.Checkpoint(net()).read(tmp_path).assert_consumed()
         assert [name for name, _ in milepost.list_variables(tmp_path)] == ["l1.bias", "l1.weight", "step"]
 
     def test_a_directory_stands_for_its_only_file(self, tmp_path):
         write(tmp_path, ARRAYS)
-        milepost.load_weights(net(), tmp_path).assert_consumed()
+        milepost.Checkpoint(net()).read(tmp_path).assert_consumed()
 
     def test_a_shard_that_is_missing_is_named(self, tmp_path):
         index = self.sharded(tmp_path)
         (tmp_path / "b.safetensors").unlink()
         with pytest.raises(CheckpointNotFoundError, match=r"b\.safetensors"):
-            milepost.load_weights(net(), index)
+            milepost.Checkpoint(net()).read(index)
 
     def test_a_tensor_that_its_shard_lacks_is_named(self, tmp_path):
         with pytest.raises(CorruptCheckpointError, match="does not hold") as caught:
-            milepost.load_weights(net(), self.sharded(tmp_path, more="a.safetensors"))
+            milepost.Checkpoint(net()).read(self.sharded(tmp_path, more="a.safetensors"))
         assert caught.value.key == "more"
 
     @pytest.mark.parametrize("file", ["../a.safetensors", "/etc/passwd", "..", "", 3, None])
     def test_files_elsewhere_are_refused(self, tmp_path, file):
         with pytest.raises(CorruptCheckpointError, match="without directories"):
-            milepost.load_weights(net(), self.sharded(tmp_path, step=file))
+            milepost.Checkpoint(net()).read(self.sharded(tmp_path, step=file))
 
     @pytest.mark.parametrize("text", ["", "[]", "{}", '{"weight_map": []}', '{"weight_map": {}}', "{" * 9999])
     def test_an_index_that_is_none_is_refused(self, tmp_path, text):
         (tmp_path / "model.safetensors.index.json").write_text(text)
         with pytest.raises(CorruptCheckpointError):
-            milepost.load_weights(net(), tmp_path)
+            milepost.Checkpoint(net()).read(tmp_path)
 
 
 DEFECTS = {

@@ -67,7 +67,7 @@ class TestEveryPathOfIt:
     def test_is_restored(self, path):
         assert value_after(lambda live: milepost.Checkpoint(live).restore(path).expect_partial()) == [1, 2]
         assert value_after(lambda live: milepost.Checkpoint(live).read(path).expect_partial()) == [1, 2]
-        assert value_after(lambda live: milepost.load_weights(live, path).expect_partial()) == [1, 2]
+        assert value_after(lambda live: milepost.Checkpoint(live).read(path).expect_partial()) == [1, 2]
 
     def test_has_all_live_values(self, path):
         """It has no counter, and lacks none."""
@@ -97,7 +97,7 @@ class TestEveryPathOfIt:
             ("model/variables", ".."),
         ]:
             monkeypatch.chdir(saved / below)
-            assert value_after(lambda live, path=path: milepost.load_weights(live, path)) == [1, 2]
+            assert value_after(lambda live, path=path: milepost.Checkpoint(live).read(path)) == [1, 2]
 
 
 class TestTheLatestOfADirectory:
@@ -136,7 +136,7 @@ class TestWithoutVariables:
             milepost.latest_checkpoint,
             lambda path: milepost.Checkpoint().restore(path),
             lambda path: milepost.Checkpoint().read(path),
-            lambda path: milepost.load_weights(milepost.Module(), path),
+            lambda path: milepost.Checkpoint(milepost.Module()).read(path),
         ],
     )
     def test_it_is_said(self, tmp_path, call):
@@ -166,7 +166,7 @@ class TestVersions:
             assert "contains versions of a SavedModel" in str(caught.value)
 
     def test_each_is_a_saved_model(self, saved):
-        assert value_after(lambda live: milepost.load_weights(live, saved / "versions" / "10")) == [7, 2]
+        assert value_after(lambda live: milepost.Checkpoint(live).read(saved / "versions" / "10")) == [7, 2]
 
     def test_the_latest_checkpoint_is_none_of_them(self, saved):
         with pytest.warns(milepost.MilepostWarning, match="pass the version that you want"):
@@ -276,7 +276,7 @@ def test_a_model_of_keras_has_every_weight(k, make, built, writer, written):
     live = make(k)
     if built:
         live(X)
-    status = milepost.load_weights(live, path)
+    status = milepost.Checkpoint(live).read(path)
     np.testing.assert_array_equal(live.predict(X, verbose=0), expected)
     status.assert_existing_objects_matched()
 
@@ -290,7 +290,7 @@ def test_an_exported_model_has_every_weight(make, tmp_path):
     model.export(str(tmp_path / "model"), verbose=False)
     live = make(keras)
     live(X)
-    milepost.load_weights(live, tmp_path / "model").assert_existing_objects_matched()
+    milepost.Checkpoint(live).read(tmp_path / "model").assert_existing_objects_matched()
     for ours, theirs in zip(live.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -310,7 +310,7 @@ def test_an_exported_model_fits_or_it_is_said(change, tmp_path):
         live.layers[2].trainable = False
     before = live.get_weights()
     with pytest.warns(UnrestoredWarning, match="flat lists"):
-        status = milepost.load_weights(live, tmp_path / "model")
+        status = milepost.Checkpoint(live).read(tmp_path / "model")
     live(X)
     for now, then in zip(live.get_weights(), before, strict=False):
         np.testing.assert_array_equal(now, then)

@@ -232,7 +232,9 @@ print(w.numpy(), int(milepost.load_checkpoint(sys.argv[1]).get_tensor("epoch")))
         for file in path.iterdir():
             with storage.create(f"run/{file.name}") as copy:
                 copy.write(0, [file.read_bytes()])
-        assert milepost.load_checkpoint("run", storage).get_tensor("pair/0").tolist() == [0, 1, 2]
+        assert milepost.load_checkpoint("run", milepost.CheckpointOptions(storage=storage)).get_tensor(
+            "pair/0"
+        ).tolist() == [0, 1, 2]
 
 
 OPTIMIZERS = {
@@ -264,7 +266,7 @@ def two_groups(model, order=(0, 1)):
 class TestRestoring:
     def test_a_model_alone(self, tmp_path):
         fresh, trained = net(1), net(2)
-        milepost.load_weights(fresh, saved(tmp_path / "dcp", trained.state_dict())).assert_consumed()
+        milepost.Checkpoint(fresh).read(saved(tmp_path / "dcp", trained.state_dict())).assert_consumed()
         assert all(torch.equal(a, b) for a, b in zip(fresh.parameters(), trained.parameters(), strict=True))
 
     @pytest.mark.parametrize("way", ["names", "flat", "numbers"])
@@ -447,7 +449,7 @@ class TestRestoring:
             return model
 
         first, second = tied(), tied()
-        milepost.load_weights(second, saved(tmp_path / "dcp", first.state_dict())).assert_consumed()
+        milepost.Checkpoint(second).read(saved(tmp_path / "dcp", first.state_dict())).assert_consumed()
         assert torch.equal(first[0].weight, second[1].weight)
 
     def test_two_tensors_for_one_live_parameter_are_compared_in_blocks(self, tmp_path, monkeypatch):
@@ -456,7 +458,7 @@ class TestRestoring:
         model[1].weight = model[0].weight
         state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         state["1.weight"][4, 2] += 1
-        report = milepost.load_weights(model, saved(tmp_path / "dcp", state)).expect_partial().report()
+        report = milepost.Checkpoint(model).read(saved(tmp_path / "dcp", state)).expect_partial().report()
         assert [entry.key for entry in report.unexpected + report.deferred] == ["0.weight"]
 
     def test_the_next_save_is_an_ordinary_checkpoint(self, tmp_path):

@@ -95,7 +95,7 @@ class TestModels:
     def test_a_state_dict_restores_into_the_model(self, tmp_path, zipped):
         net, fresh = Net(), Net()
         path = saved(tmp_path, net.state_dict(), _use_new_zipfile_serialization=zipped)
-        milepost.load_weights(fresh, path).assert_consumed()
+        milepost.Checkpoint(fresh).read(path).assert_consumed()
         assert same(net, fresh)
 
     def test_a_model_as_the_root_of_a_checkpoint_takes_a_state_dict(self, tmp_path):
@@ -114,7 +114,7 @@ class TestModels:
     def test_parameters_keep_their_identity(self, tmp_path):
         fresh = Net()
         before = list(fresh.parameters())
-        milepost.load_weights(fresh, saved(tmp_path, Net().state_dict()))
+        milepost.Checkpoint(fresh).read(saved(tmp_path, Net().state_dict()))
         assert all(first is second for first, second in zip(before, fresh.parameters(), strict=True))
 
     def test_where_no_name_is_that_of_an_object_the_error_says_what_to_do(self, tmp_path):
@@ -123,26 +123,26 @@ class TestModels:
             status.assert_existing_objects_matched()
 
     def test_where_the_file_has_a_level_more_the_error_names_it(self, tmp_path):
-        status = milepost.load_weights(Net(), saved(tmp_path, {"model": Net().state_dict()})).expect_partial()
+        status = milepost.Checkpoint(Net()).read(saved(tmp_path, {"model": Net().state_dict()})).expect_partial()
         with pytest.raises(UnmatchedError, match=r"milepost.Checkpoint\(model=...\)"):
             status.assert_consumed()
 
     def test_what_the_file_lacks_is_missing(self, tmp_path):
         state = Net().state_dict()
         del state["l2.weight"]
-        report = milepost.load_weights(Net(), saved(tmp_path, state)).report()
+        report = milepost.Checkpoint(Net()).read(saved(tmp_path, state)).report()
         assert [entry.key for entry in report.missing] == ["l2/weight/.ATTRIBUTES/VARIABLE_VALUE"]
         assert report.counts()["matched"] == 8
 
     def test_what_only_the_file_has_waits(self, tmp_path):
         state = {**Net().state_dict(), "l3.weight": torch.ones(2)}
-        status = milepost.load_weights(Net(), saved(tmp_path, state)).expect_partial()
+        status = milepost.Checkpoint(Net()).read(saved(tmp_path, state)).expect_partial()
         assert [entry.key for entry in status.report().deferred] == ["l3.weight"]
 
     def test_a_late_submodule_gets_its_values(self, tmp_path):
         net, fresh = Net(), Net()
         del fresh.l2
-        status = milepost.load_weights(fresh, saved(tmp_path, net.state_dict()))
+        status = milepost.Checkpoint(fresh).read(saved(tmp_path, net.state_dict()))
         fresh.l2 = torch.nn.Linear(3, 1)
         status.assert_consumed()
         assert same(net, fresh)
@@ -150,29 +150,29 @@ class TestModels:
     def test_a_save_takes_along_what_waits(self, tmp_path):
         net, fresh = Net(), Net()
         del fresh.l2
-        status = milepost.load_weights(fresh, saved(tmp_path, net.state_dict()))
-        again = milepost.save_weights(fresh, tmp_path / "again")
+        status = milepost.Checkpoint(fresh).read(saved(tmp_path, net.state_dict()))
+        again = milepost.Checkpoint(fresh).write(tmp_path / "again")
         status.expect_partial()
         other = Net()
-        milepost.load_weights(other, again).assert_consumed()
+        milepost.Checkpoint(other).read(again).assert_consumed()
         assert same(net, other)
 
     def test_another_element_type_is_refused_and_changes_nothing(self, tmp_path):
         fresh = Net().double()
         before = {name: tensor.clone() for name, tensor in fresh.state_dict().items()}
         with pytest.raises(MismatchError, match=r"float64\[3,2\], as the live object has it"):
-            milepost.load_weights(fresh, saved(tmp_path, Net().state_dict()))
+            milepost.Checkpoint(fresh).read(saved(tmp_path, Net().state_dict()))
         assert all(torch.equal(before[name], tensor) for name, tensor in fresh.state_dict().items())
 
     def test_another_shape_is_refused(self, tmp_path):
         with pytest.raises(MismatchError) as caught:
-            milepost.load_weights(Net(4), saved(tmp_path, Net().state_dict()))
+            milepost.Checkpoint(Net(4)).read(saved(tmp_path, Net().state_dict()))
         assert len(caught.value.report.of(Outcome.WRONG_SHAPE)) == 7
 
     def test_twelve_layers_into_sixteen_leave_four_missing(self, tmp_path):
         layers = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(12)))
         more = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(16)))
-        report = milepost.load_weights(more, saved(tmp_path, layers.state_dict())).report()
+        report = milepost.Checkpoint(more).read(saved(tmp_path, layers.state_dict())).report()
         assert {entry.key.partition("/")[0] for entry in report.missing} == {"12", "13", "14", "15"}
 
     def test_extra_state_is_restored(self, tmp_path):
@@ -187,7 +187,7 @@ class TestModels:
 
         net, fresh = torch.nn.Sequential(Counting(1, 1)), torch.nn.Sequential(Counting(1, 1))
         net[0].calls = 5
-        milepost.load_weights(fresh, saved(tmp_path, net.state_dict())).assert_consumed()
+        milepost.Checkpoint(fresh).read(saved(tmp_path, net.state_dict())).assert_consumed()
         assert fresh[0].calls == 5
         assert fresh[0].state["seen"] == [1.5, None]
         assert torch.equal(fresh[0].state["at"], torch.arange(2))
@@ -208,7 +208,7 @@ class TestModels:
         storage = MemoryStorage()
         with storage.create("net.pt") as file:
             file.write(0, [saved(tmp_path, net.state_dict()).read_bytes()])
-        milepost.load_weights(fresh, "net.pt", milepost.CheckpointOptions(storage=storage)).assert_consumed()
+        milepost.Checkpoint(fresh).read("net.pt", milepost.CheckpointOptions(storage=storage)).assert_consumed()
         assert same(net, fresh)
 
     def test_it_gives_no_right_to_overwrite_numbered_checkpoints(self, tmp_path):
@@ -233,8 +233,8 @@ class TestNames:
     def test_levels_of_wrappers_are_passed_over(self, tmp_path, wrap):
         net, fresh, wrapped = Net(), Net(), wrap(Net())
         path = saved(tmp_path, wrap(net).state_dict())
-        milepost.load_weights(fresh, path).assert_consumed()
-        milepost.load_weights(wrapped, path).assert_consumed()
+        milepost.Checkpoint(fresh).read(path).assert_consumed()
+        milepost.Checkpoint(wrapped).read(path).assert_consumed()
         assert same(net, fresh)
         assert same(wrap(net), wrapped)
 
@@ -242,45 +242,45 @@ class TestNames:
         net, fresh = Net(), Net()
         net.l1 = torch.compile(net.l1)
         assert "l1._orig_mod.weight" in net.state_dict()
-        milepost.load_weights(fresh, saved(tmp_path, net.state_dict())).assert_consumed()
+        milepost.Checkpoint(fresh).read(saved(tmp_path, net.state_dict())).assert_consumed()
         assert torch.equal(fresh.l1.weight, net.l1.weight)
 
     def test_a_plain_file_fits_a_wrapped_model(self, tmp_path):
         net, fresh = Net(), torch.nn.DataParallel(Net())
-        milepost.load_weights(fresh, saved(tmp_path, net.state_dict())).assert_consumed()
+        milepost.Checkpoint(fresh).read(saved(tmp_path, net.state_dict())).assert_consumed()
         assert same(net, fresh.module)
 
     def test_a_child_of_that_name_is_no_wrapper(self, tmp_path):
         net, fresh = torch.nn.Module(), torch.nn.Module()
         net.module, fresh.module = Net(), Net()
-        milepost.load_weights(fresh, saved(tmp_path, net.state_dict())).assert_consumed()
+        milepost.Checkpoint(fresh).read(saved(tmp_path, net.state_dict())).assert_consumed()
         assert same(net, fresh)
 
     def test_an_averaged_model_keeps_its_own_level(self, tmp_path):
         net, fresh = (torch.optim.swa_utils.AveragedModel(Net()) for _ in range(2))
         net.n_averaged += 3
-        milepost.load_weights(fresh, saved(tmp_path, net.state_dict())).assert_consumed()
+        milepost.Checkpoint(fresh).read(saved(tmp_path, net.state_dict())).assert_consumed()
         assert same(net, fresh)
 
     @pytest.mark.parametrize("tied", [True, False])
     def test_tied_weights_reach_both_names(self, tmp_path, tied):
         net, fresh = Tied(), Tied(tied=tied)
-        milepost.load_weights(fresh, saved(tmp_path, net.state_dict())).assert_consumed()
+        milepost.Checkpoint(fresh).read(saved(tmp_path, net.state_dict())).assert_consumed()
         assert same(net, fresh)
 
     @pytest.mark.parametrize("name", ["embedding.weight", "head.weight"])
     def test_one_name_of_tied_weights_is_enough(self, tmp_path, name):
         net, fresh = Tied(), Tied()
-        milepost.load_weights(fresh, saved(tmp_path, {name: net.state_dict()[name]})).assert_consumed()
+        milepost.Checkpoint(fresh).read(saved(tmp_path, {name: net.state_dict()[name]})).assert_consumed()
         assert same(net, fresh)
 
     def test_different_tensors_for_tied_weights_are_not_passed_over(self, tmp_path):
-        status = milepost.load_weights(Tied(), saved(tmp_path, Tied(tied=False).state_dict())).expect_partial()
+        status = milepost.Checkpoint(Tied()).read(saved(tmp_path, Tied(tied=False).state_dict())).expect_partial()
         assert [entry.key for entry in status.report().unexpected] == ["embedding.weight"]
 
 
 def test_a_file_of_another_library_belongs_to_no_series(tmp_path):
-    status = milepost.load_weights(Net(), saved(tmp_path, Net().state_dict()))
+    status = milepost.Checkpoint(Net()).read(saved(tmp_path, Net().state_dict()))
     assert not status.belongs_to_series
     with pytest.raises(AttributeError, match="use belongs_to_series"):
         _ = status.foreign
@@ -336,7 +336,7 @@ class TestTensors:
         tensor = self.TENSORS[name]
         path = saved(tmp_path, {"it": tensor}, _use_new_zipfile_serialization=zipped)
         fresh = Buffers({"it": torch.zeros(tensor.shape, dtype=tensor.dtype)})
-        milepost.load_weights(fresh, path).assert_consumed()
+        milepost.Checkpoint(fresh).read(path).assert_consumed()
         assert bits(fresh.it) == bits(tensor)
 
     def test_parameters_and_buffers_as_such_are_restored(self, tmp_path):
@@ -344,7 +344,7 @@ class TestTensors:
         parameter.note = "attributes are of no account"
         state = {"parameter": parameter, "buffer": torch.nn.Buffer(torch.ones(3))}
         fresh = Buffers({"parameter": torch.zeros(2), "buffer": torch.zeros(3)})
-        milepost.load_weights(fresh, saved(tmp_path, state)).assert_consumed()
+        milepost.Checkpoint(fresh).read(saved(tmp_path, state)).assert_consumed()
         assert fresh.parameter.tolist() == [1.0, 1.0]
 
     @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ class TestTensors:
         assert found.dtype == tensor.dtype
         assert bits(found) == bits(tensor.resolve_conj().resolve_neg())
         fresh = Buffers({"it": torch.zeros(tensor.shape, dtype=tensor.dtype)})
-        milepost.load_weights(fresh, path).assert_consumed()
+        milepost.Checkpoint(fresh).read(path).assert_consumed()
         assert bits(fresh.it) == bits(tensor.resolve_conj().resolve_neg())
 
     def test_a_lone_tensor_has_the_key_of_a_root_in_checkpoints(self, tmp_path):
@@ -727,7 +727,7 @@ class TestHostileFiles:
         fresh = Net()
         before = {name: tensor.clone() for name, tensor in fresh.state_dict().items()}
         with pytest.raises(CorruptCheckpointError, match="wrong checksum") as caught:
-            milepost.load_weights(fresh, path)
+            milepost.Checkpoint(fresh).read(path)
         assert caught.value.key == "l2.weight"
         assert all(torch.equal(before[name], tensor) for name, tensor in fresh.state_dict().items())
 
@@ -738,7 +738,7 @@ class TestHostileFiles:
             path = saved(tmp_path, net.state_dict())
         finally:
             torch.serialization.set_crc32_options(True)
-        milepost.load_weights(fresh, path).assert_consumed()
+        milepost.Checkpoint(fresh).read(path).assert_consumed()
         assert same(net, fresh)
 
     def test_verify_compares_checksums_of_what_is_no_tensor(self, tmp_path):
@@ -916,7 +916,7 @@ def peak():
     return next(int(line.split()[1]) >> 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
 open("/proc/self/clear_refs", "w").write("5")
 before = peak()
-milepost.load_weights(net, sys.argv[1]).assert_consumed()
+milepost.Checkpoint(net).read(sys.argv[1]).assert_consumed()
 print(peak() - before)
 """
 

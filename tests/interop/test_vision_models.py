@@ -106,7 +106,7 @@ class TestTimm:
         torch.save({f"{prefix}{name}": value for name, value in model.state_dict().items()}, path)
         fresh = make()
         rename = {"model": ""} if prefix == "model." else ()  # the level of PyTorch's wrappers is known
-        milepost.load_weights(fresh, path, rename=rename).assert_consumed()
+        milepost.Checkpoint(fresh).read(path, rename=rename).assert_consumed()
         assert differing(model, fresh) == []
 
 

@@ -50,7 +50,7 @@ def managed(checkpoint: Checkpoint, directory: str, storage: Any) -> Callable[[]
 def started(start: Start, storage: Any) -> tuple[Checkpoint, Callable[[], object]]:
     """A run that goes on from what there is."""
     checkpoint = Checkpoint(v=Variable(np.zeros(10)))
-    latest = latest_checkpoint("run", storage=storage)
+    latest = latest_checkpoint("run", options=CheckpointOptions(storage=storage))
     if latest is not None:
         checkpoint.restore(latest, CheckpointOptions(storage=storage))
     return checkpoint, start(checkpoint, "run", storage)
@@ -109,7 +109,7 @@ class TestFailures:
         monkeypatch.setattr("milepost.manager.checkpoint_manager.publish", interrupted)
         with pytest.raises(KeyboardInterrupt):
             advance(checkpoint, save)
-        assert latest_checkpoint("run", storage=storage) == "run/ckpt-2"
+        assert latest_checkpoint("run", options=CheckpointOptions(storage=storage)) == "run/ckpt-2"
         advance(checkpoint, save)
         advance(checkpoint, save)
         assert [name for name in storage.list("run") if name.endswith(".index")] == ["ckpt-3.index", "ckpt-4.index"]

@@ -93,7 +93,10 @@ def test_another_storage_than_files() -> None:
     checkpoint = beside(lambda: new(1.0).save("run/ckpt", options))
     with pytest.raises(CheckpointExistsError):
         checkpoint.save("run/ckpt", options)
-    assert load_checkpoint("run/ckpt-1", storage).get_tensor("v/.ATTRIBUTES/VARIABLE_VALUE")[0] == 1
+    assert (
+        load_checkpoint("run/ckpt-1", CheckpointOptions(storage=storage)).get_tensor("v/.ATTRIBUTES/VARIABLE_VALUE")[0]
+        == 1
+    )
 
 
 PROGRAM = """

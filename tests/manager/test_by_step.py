@@ -320,7 +320,7 @@ class TestPins:
         again.restore_or_initialize()
         again.save(3)
         assert (again.steps, indexes(tmp_path)) == ([1, 3], ["ckpt-1", "ckpt-3"])
-        for delete in (lambda: again.delete(1), lambda: milepost.remove_checkpoint(tmp_path / "ckpt-1")):
+        for delete in (lambda: again.delete(1), lambda: milepost.tensorflow1.remove_checkpoint(tmp_path / "ckpt-1")):
             with pytest.raises(UnsupportedError, match="pinned"):
                 delete()
         assert again.steps == [1, 3]

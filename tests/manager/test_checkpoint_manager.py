@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable, get_checkpoint_state
 from milepost.errors import (
     CheckpointExistsError,
     CheckpointNotFoundError,
@@ -26,8 +26,9 @@ from milepost.errors import (
     StorageError,
 )
 from milepost.retention import EveryHours
-from milepost.series.state_file import CheckpointState, get_checkpoint_state, record_state, update_checkpoint_state
+from milepost.series.state_file import CheckpointState, record_state
 from milepost.storage import LocalStorage, MemoryStorage
+from milepost.tensorflow1 import update_checkpoint_state
 from tests.manager.runs import indexes, new, run, value
 
 pytestmark = pytest.mark.filterwarnings("error::milepost.errors.MilepostWarning")

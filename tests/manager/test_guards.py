@@ -20,8 +20,8 @@ from milepost.errors import (
     StateFileError,
     UnsupportedError,
 )
-from milepost.series.state_file import update_checkpoint_state
 from milepost.storage import MemoryStorage
+from milepost.tensorflow1 import update_checkpoint_state
 from tests.manager.runs import indexes, new, run, value
 
 pytestmark = pytest.mark.filterwarnings("error::milepost.errors.MilepostWarning")
@@ -96,7 +96,7 @@ class TestRunsThatDidNotRestore:
         with pytest.raises(StateFileError):
             new().save(tmp_path / "best")
         with pytest.raises(StateFileError):
-            milepost.save_weights(new(), tmp_path / "weights")
+            milepost.Checkpoint(new()).write(tmp_path / "weights")
         assert (tmp_path / "checkpoint").read_bytes() == text
         assert indexes(tmp_path) == ["ckpt-1", "ckpt-2", "ckpt-3"]
 

@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable, latest_checkpoint, remove_checkpoint
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable, latest_checkpoint
 from milepost.bundle import find_prefixes, open_bundle
 from milepost.errors import MilepostWarning, StorageError, UnrestoredWarning
 from milepost.retention import Best, EverySteps, Policy
 from milepost.storage import MemoryStorage
+from milepost.tensorflow1 import remove_checkpoint
 from milepost.testing import FaultyStorage
 
 LOSSES = {1: 0.5, 2: 0.1, 3: 0.9, 4: 0.8, 5: 0.3, 6: 0.7}
@@ -110,11 +111,13 @@ def test_a_deletion_happens_as_a_whole(doomed: int, by: str) -> None:
     if by == "manager":
         manager.delete(doomed)
     else:
-        remove_checkpoint(f"run/ckpt-{doomed}", storage=storage)
+        remove_checkpoint(f"run/ckpt-{doomed}", options=CheckpointOptions(storage=storage))
     left = [step for step in (1, 2, 3) if step != doomed]
     outcomes = set()
     for state, is_over in states(storage):
-        reader = latest_checkpoint("run", storage=state)  # before a manager has tidied up, and without a warning
+        reader = latest_checkpoint(
+            "run", options=CheckpointOptions(storage=state)
+        )  # before a manager has tidied up, and without a warning
         again = open_run(state, newest=5)
         outcomes.add(tuple(again.steps))
         assert again.steps == left if is_over else again.steps in ([1, 2, 3], left), state

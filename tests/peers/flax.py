@@ -100,7 +100,7 @@ def _msgpack_serialize(pytree: Any, in_place: bool = False) -> bytes:
 
 def _msgpack_restore(encoded_pytree: bytes) -> Any:
     with _their_errors():
-        return milepost.load("state", storage=_stored(encoded_pytree))
+        return milepost.load("state", options=milepost.CheckpointOptions(storage=_stored(encoded_pytree)))
 
 
 def _to_bytes(target: Any) -> bytes:

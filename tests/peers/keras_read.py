@@ -25,7 +25,7 @@ SUITE = Suite(
     },
     files=("saving_lib_test.py",),
     environment={"KERAS_BACKEND": "jax"},
-    replaced="Keras writes all files. It makes a model of the description in a `.keras` or `.h5` file, and `milepost.load_weights` restores its values, also where "
+    replaced="Keras writes all files. It makes a model of the description in a `.keras` or `.h5` file, and `milepost.Checkpoint(model).read` restores its values, also where "
     "a test calls Keras' `load_weights`. `skip_mismatch` is `ignore` with the values that milepost says do not fit. As with Keras, every variable of a "
     "layer must be in the file. The backend is JAX.",
     excluded={
@@ -99,7 +99,9 @@ def _load_weights(model: Any, filepath: Any, skip_mismatch: bool = False, object
     import milepost
 
     try:
-        status = milepost.load_weights(model, filepath, ignore=_not_fitting(model, filepath) if skip_mismatch else ())
+        status = milepost.Checkpoint(model).read(
+            filepath, ignore=_not_fitting(model, filepath) if skip_mismatch else ()
+        )
     except milepost.MilepostError as error:
         raise ValueError(str(error)) from error
     report = status.expect_partial().report()
@@ -116,7 +118,7 @@ def _not_fitting(model: Any, filepath: Any) -> list[str]:
     import milepost
 
     try:
-        milepost.load_weights(model, filepath).expect_partial()
+        milepost.Checkpoint(model).read(filepath).expect_partial()
     except milepost.MismatchError as error:
         return [each.key for each in (*error.report.wrong_shape, *error.report.wrong_dtype)]
     return []

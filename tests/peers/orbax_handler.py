@@ -73,4 +73,4 @@ def _path(directory: Any) -> str:
 def _is_checkpoint(directory: Any) -> bool:
     import milepost
 
-    return milepost.checkpoint_exists(_path(directory))
+    return milepost.tensorflow1.checkpoint_exists(_path(directory))

@@ -42,7 +42,7 @@ SUITE = Suite(
     files=("tests/test_*.py",),
     replaced=(
         "`save` and `save_file` of each framework are `milepost.save` and `milepost.convert`, `load` and `load_file` are `milepost.load`, "
-        "`safe_open` is `milepost.load_checkpoint`, and `save_model` and `load_model` are `milepost.save_weights` and `milepost.load_weights`. "
+        "`safe_open` is `milepost.load_checkpoint`, and `save_model` and `load_model` are `write` and `read` of `milepost.Checkpoint(model)`. "
         "`get_slice` is `reader[name]`. Errors of milepost become a `SafetensorError`."
     ),
     excluded={
@@ -109,7 +109,13 @@ def _write(
     storage = MemoryStorage()
     path = save("state", milepost.CheckpointOptions(storage=storage))
     milepost.convert(
-        path, filename, format="safetensors", separator=separator, metadata=metadata, storage=storage, overwrite=True
+        path,
+        filename,
+        format="safetensors",
+        separator=separator,
+        metadata=metadata,
+        options=milepost.CheckpointOptions(storage=storage),
+        overwrite=True,
     )
 
 
@@ -137,7 +143,11 @@ def _load(framework: str, data: bytes) -> dict[str, Any]:
     with storage.create("data.safetensors") as file:
         file.write(0, [data])
     with _their_errors():
-        loaded = milepost.load("data.safetensors", arrays=_KINDS.get(framework, "numpy"), storage=storage)  # type: ignore[arg-type]
+        loaded = milepost.load(
+            "data.safetensors",
+            arrays=_KINDS.get(framework, "numpy"),  # type: ignore[arg-type]
+            options=milepost.CheckpointOptions(storage=storage),
+        )
     return {name: _of_framework(value, framework) for name, value in loaded.items()}
 
 
@@ -145,11 +155,11 @@ def _save_model(
     model: Any, filename: Any, metadata: Mapping[str, str] | None = None, force_contiguous: bool = True
 ) -> None:
     with _their_errors():
-        _write(partial(milepost.save_weights, model), filename, metadata, separator=".")
+        _write(milepost.Checkpoint(model).write, filename, metadata, separator=".")
 
 
 def _load_model(model: Any, filename: Any, strict: bool = True, device: Any = "cpu", *, backend: str = "mmap") -> Any:
-    status = milepost.load_weights(model, filename)
+    status = milepost.Checkpoint(model).read(filename)
     if strict:
         try:
             status.assert_consumed()

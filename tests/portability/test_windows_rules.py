@@ -70,7 +70,7 @@ def options(storage):
 
 
 def value(path, storage):
-    return int(milepost.load_variable(path, KEY, storage=storage))
+    return int(milepost.load_variable(path, KEY, options=CheckpointOptions(storage=storage)))
 
 
 def names(storage, directory, ending=""):
@@ -92,7 +92,7 @@ class TestPaths:
             saved = manager.save()
         assert saved == own_os.path.join(directory, "ckpt-4")
         assert manager.checkpoints == [own_os.path.join(directory, f"ckpt-{number}") for number in (3, 4)]
-        assert milepost.latest_checkpoint(directory, storage=storage) == saved
+        assert milepost.latest_checkpoint(directory, options=CheckpointOptions(storage=storage)) == saved
         assert names(storage, directory, ".index") == ["ckpt-3.index", "ckpt-4.index"]
         fresh = Checkpoint(v=Variable(0))
         again = CheckpointManager(fresh, directory, max_to_keep=2, options=options)
@@ -108,7 +108,7 @@ class TestPaths:
         saved = own.save(own_os.path.join(directory, "model"), options)
         assert own.save(own_os.path.join(directory, "model"), options).endswith("model-2")
         Checkpoint(v=Variable(0)).restore(saved, options).assert_consumed()
-        assert milepost.remove_checkpoint(saved, storage=storage)
+        assert milepost.tensorflow1.remove_checkpoint(saved, options=CheckpointOptions(storage=storage))
         assert names(storage, directory, ".index") == ["model-2.index"]
 
 
@@ -124,10 +124,10 @@ class TestStateFile:
         """A directory is read on any system, wherever its list was written."""
         storage.make_directory("C:/run/inner")
         inner = own_os.path.join("run", "inner", "ckpt-1")
-        milepost.update_checkpoint_state("run", inner, storage=storage)
+        milepost.tensorflow1.update_checkpoint_state("run", inner, options=CheckpointOptions(storage=storage))
         text = self.text(storage, "run")
         assert 'model_checkpoint_path: "inner/ckpt-1"' in text
-        state = milepost.get_checkpoint_state("run", storage=storage)
+        state = milepost.get_checkpoint_state("run", options=CheckpointOptions(storage=storage))
         assert state is not None
         assert state.model_checkpoint_path == inner
 
@@ -139,7 +139,7 @@ class TestStateFile:
             storage.remove("C:/run/checkpoint")
             with storage.create("C:/run/checkpoint") as file:
                 file.write(0, [f'model_checkpoint_path: "{written}"\n'.encode()])
-            found = milepost.latest_checkpoint("C:\\run", storage=storage)
+            found = milepost.latest_checkpoint("C:\\run", options=CheckpointOptions(storage=storage))
             assert found is not None
             assert ntpath.normcase(found) == ntpath.normcase(saved)
 
@@ -147,7 +147,9 @@ class TestStateFile:
         """There is no way from one drive to another, so the path is written whole."""
         if own_os.sep == "/":
             pytest.skip("a path of Windows")
-        milepost.update_checkpoint_state("C:\\run", "D:\\other\\ckpt-1", storage=storage)
+        milepost.tensorflow1.update_checkpoint_state(
+            "C:\\run", "D:\\other\\ckpt-1", options=CheckpointOptions(storage=storage)
+        )
         assert 'model_checkpoint_path: "D:/other/ckpt-1"' in self.text(storage)
         CheckpointManager(Checkpoint(v=Variable(1)), "C:\\run", 3, options=CheckpointOptions(storage=storage)).save()
         assert value("C:\\run\\ckpt-1", storage) == 1
@@ -173,7 +175,7 @@ class TestStateFile:
         def poll():
             while not stop.is_set():
                 try:
-                    seen.add(milepost.latest_checkpoint("run", storage=storage))
+                    seen.add(milepost.latest_checkpoint("run", options=CheckpointOptions(storage=storage)))
                 except Exception as error:
                     wrong.append(error)
                 time.sleep(0.001)
@@ -197,7 +199,7 @@ class TestOpenFiles:
         own = Checkpoint(v=Variable(1))
         manager = CheckpointManager(own, "run", max_to_keep=1, options=options)
         first = manager.save()
-        reader = milepost.load_checkpoint(first, storage=storage)
+        reader = milepost.load_checkpoint(first, options=CheckpointOptions(storage=storage))
         with pytest.warns(MilepostWarning, match="older checkpoints could not be removed"):
             second = manager.save()
         assert manager.checkpoints == [first, second]
@@ -228,7 +230,7 @@ class TestOpenFiles:
         """The save fails, what was there is whole, nothing is left over, and it works when the reader is gone."""
         path = Checkpoint(v=Variable(1)).write("run/best", options)
         before = storage.list("run")
-        reader = milepost.load_checkpoint(path, storage=storage)
+        reader = milepost.load_checkpoint(path, options=CheckpointOptions(storage=storage))
         with pytest.raises(StorageError) as caught:
             Checkpoint(v=Variable(2)).write("run/best", options)
         assert caught.value.errno == errno.EACCES
@@ -277,11 +279,11 @@ class TestOpenFiles:
     def test_weights(self, storage, options):
         module = Module()
         module.v = Variable(4)
-        path = milepost.save_weights(module, "run/weights", options=options)
+        path = milepost.Checkpoint(module).write("run/weights", options=options)
         module.v.assign(5)
-        milepost.save_weights(module, "run/weights", options=options)
+        milepost.Checkpoint(module).write("run/weights", options=options)
         module.v.assign(0)
-        milepost.load_weights(module, path, options=options)
+        milepost.Checkpoint(module).read(path, options=options)
         assert int(module.v) == 5
 
 
@@ -295,8 +297,8 @@ class TestNames:
         assert caught.value.errno == errno.EINVAL
         assert "Windows" in str(caught.value)
         assert own.save("good", options) == "good-1"
-        assert milepost.latest_checkpoint(name, storage=storage) is None
-        assert not milepost.checkpoint_exists(name, storage=storage)
+        assert milepost.latest_checkpoint(name, options=CheckpointOptions(storage=storage)) is None
+        assert not milepost.tensorflow1.checkpoint_exists(name, options=CheckpointOptions(storage=storage))
 
     def test_case_does_not_matter(self, storage, options, own_os):
         """A checkpoint is found, and replaced whole, under a name of another case."""

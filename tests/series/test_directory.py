@@ -14,17 +14,12 @@ from typing import Any
 
 import pytest
 
+from milepost import CheckpointOptions, checkpoints_iterator, get_checkpoint_state, latest_checkpoint
 from milepost.errors import ArgumentError, MilepostWarning, SkippedCheckpointWarning, StateFileError, StorageError
 from milepost.series import directory as directory_module
-from milepost.series.directory import (
-    checkpoint_exists,
-    checkpoints_iterator,
-    get_checkpoint_mtimes,
-    latest_checkpoint,
-)
-from milepost.series.removal import remove_checkpoint
-from milepost.series.state_file import CheckpointState, get_checkpoint_state, record_state, update_checkpoint_state
+from milepost.series.state_file import CheckpointState, record_state
 from milepost.storage import LocalStorage, MemoryStorage, ReadableFile
+from milepost.tensorflow1 import checkpoint_exists, get_checkpoint_mtimes, remove_checkpoint, update_checkpoint_state
 from tests.bundles import commit_bundle
 from tests.series.test_commit import names, values
 
@@ -164,14 +159,14 @@ class TestLatest:
         """Until they change; what is older than the newest good one is not read at all."""
         storage = Counting()
         paths = series(tmp_path, 2)
-        assert latest_checkpoint(tmp_path, storage=storage) == paths[1]
+        assert latest_checkpoint(tmp_path, options=CheckpointOptions(storage=storage)) == paths[1]
         assert storage.data_read() == ["ckpt-2.data-00000-of-00001"]
-        assert latest_checkpoint(tmp_path, storage=storage) == paths[1]
+        assert latest_checkpoint(tmp_path, options=CheckpointOptions(storage=storage)) == paths[1]
         assert storage.data_read() == []
         flip(f"{paths[1]}.data-00000-of-00001")
         for read in (["ckpt-1.data-00000-of-00001", "ckpt-2.data-00000-of-00001"], []):
             with pytest.warns(SkippedCheckpointWarning):
-                assert latest_checkpoint(tmp_path, storage=storage) == paths[0]
+                assert latest_checkpoint(tmp_path, options=CheckpointOptions(storage=storage)) == paths[0]
             assert storage.data_read() == read
 
     def test_a_reused_relative_path_is_another_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +186,7 @@ class TestLatest:
         storage = Counting()
         for number in (1, 2, 3):
             series(tmp_path, number)
-            assert latest_checkpoint(tmp_path, storage=storage) is not None
+            assert latest_checkpoint(tmp_path, options=CheckpointOptions(storage=storage)) is not None
         assert len(directory_module._FINDINGS._found[storage]) == 2
 
     @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
@@ -207,20 +202,25 @@ class TestLatest:
         paths = series(tmp_path, 2)
         if code == errno.EIO:
             with pytest.warns(SkippedCheckpointWarning, match="refused"):
-                assert latest_checkpoint(tmp_path, storage=Refusing(), verify="files") == paths[0]
+                assert (
+                    latest_checkpoint(tmp_path, options=CheckpointOptions(storage=Refusing()), verify="files")
+                    == paths[0]
+                )
         else:
             with pytest.raises(StorageError):
-                latest_checkpoint(tmp_path, storage=Refusing())
+                latest_checkpoint(tmp_path, options=CheckpointOptions(storage=Refusing()))
 
     def test_any_storage(self) -> None:
         """State and checkpoints live in the storage that is passed."""
         storage = MemoryStorage()
         commit_bundle(storage, "run/ckpt-1", values(1))
-        update_checkpoint_state("run", "run/ckpt-1", storage=storage)
-        assert latest_checkpoint("run", storage=storage) == "run/ckpt-1"
-        assert checkpoint_exists("run/ckpt-1", storage=storage)
-        assert get_checkpoint_mtimes(["run/ckpt-1"], storage=storage)[0] == pytest.approx(time.time(), abs=10)
-        remove_checkpoint("run/ckpt-1", storage=storage)
+        update_checkpoint_state("run", "run/ckpt-1", options=CheckpointOptions(storage=storage))
+        assert latest_checkpoint("run", options=CheckpointOptions(storage=storage)) == "run/ckpt-1"
+        assert checkpoint_exists("run/ckpt-1", options=CheckpointOptions(storage=storage))
+        assert get_checkpoint_mtimes(["run/ckpt-1"], options=CheckpointOptions(storage=storage))[0] == pytest.approx(
+            time.time(), abs=10
+        )
+        remove_checkpoint("run/ckpt-1", options=CheckpointOptions(storage=storage))
         assert storage.list("run") == []
 
     @pytest.mark.parametrize("verify", ["checksums", "files", "none"])
@@ -396,7 +396,7 @@ class TestFiles:
                 super().sync_directory(path)
 
         (path,) = series(tmp_path, 1)
-        remove_checkpoint(path, storage=Recording())
+        remove_checkpoint(path, options=CheckpointOptions(storage=Recording()))
         assert calls.pop(0) == "sync"  # of the note by which the next manager would complete the removal
         assert calls[:2] == ["checkpoint", "sync"]
         assert "-removal-" in calls.pop(-2)

@@ -13,10 +13,12 @@ from google.protobuf.wrappers_pb2 import StringValue
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost import CheckpointOptions, get_checkpoint_state
 from milepost.errors import MilepostWarning, StateFileError, StorageError
-from milepost.series.state_file import get_checkpoint_state, record_state, update_checkpoint_state
+from milepost.series.state_file import record_state
 from milepost.series.state_format import CheckpointState, format_state, parse_state
 from milepost.storage import LocalStorage, MemoryStorage
+from milepost.tensorflow1 import update_checkpoint_state
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 names = text.filter(bool)
@@ -176,7 +178,7 @@ class TestGet:
                 raise StorageError("refused", errno=errno.EACCES, file=path)
 
         with pytest.raises(StorageError):
-            get_checkpoint_state(tmp_path, storage=Refusing())
+            get_checkpoint_state(tmp_path, options=CheckpointOptions(storage=Refusing()))
 
 
 class TestUpdate:
@@ -220,9 +222,11 @@ class TestUpdate:
     def test_any_storage(self) -> None:
         """State lives where the checkpoints live."""
         storage = MemoryStorage()
-        update_checkpoint_state("run", "run/ckpt-1", storage=storage)
+        update_checkpoint_state("run", "run/ckpt-1", options=CheckpointOptions(storage=storage))
         assert storage.list("run") == ["checkpoint"]
-        assert get_checkpoint_state("run", storage=storage) == CheckpointState("run/ckpt-1", ("run/ckpt-1",))
+        assert get_checkpoint_state("run", options=CheckpointOptions(storage=storage)) == CheckpointState(
+            "run/ckpt-1", ("run/ckpt-1",)
+        )
 
 
 class TestTensorFlow:

@@ -30,7 +30,7 @@ weights += 1
 attempt("sync", manager.sync)
 results["after async"] = manager.checkpoints
 results["drawn"] = [random.random(), checkpoint.generator.random()]
-attempt("weights", lambda: milepost.save_weights(milepost.Module(), f"{directory}/three/w", CheckpointOptions(**options)))
+attempt("weights", lambda: milepost.Checkpoint(milepost.Module()).write(f"{directory}/three/w", CheckpointOptions(**options)))
 checkpoint.step.assign(rank)
 attempt("different value", lambda: checkpoint.write(f"{directory}/one/w", CheckpointOptions(**options)))
 attempt("first", lambda: checkpoint.write(f"{directory}/one/first", CheckpointOptions(first_process=["step"], **options)))

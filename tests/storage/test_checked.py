@@ -61,7 +61,12 @@ def test_the_error_has_the_number_and_the_cause():
 @pytest.mark.parametrize("kind", [KeyError, FileNotFoundError])
 def test_a_missing_file_that_is_told_in_another_way_has_its_own_remedy(kind):
     with pytest.raises(StorageError) as caught:
-        load_checkpoint("run/ckpt-1", storage=Bucket(open=raising(kind("run/ckpt-1.index")), is_file=lambda path: True))
+        load_checkpoint(
+            "run/ckpt-1",
+            options=CheckpointOptions(
+                storage=Bucket(open=raising(kind("run/ckpt-1.index")), is_file=lambda path: True)
+            ),
+        )
     assert "let Bucket.open() raise milepost.CheckpointNotFoundError if there is no such file" in caught.value.remedy
 
 
@@ -130,7 +135,11 @@ def test_a_storage_of_ones_own_keeps_a_series():
     checkpoint = Checkpoint(v=Variable(1.0))
     paths = [checkpoint.save("run/ckpt", options(storage)) for _ in range(2)]
     manager = CheckpointManager(Checkpoint(v=Variable(0.0)), "run", 2, options=options(storage))
-    assert manager.restore_or_initialize() == paths[1] == latest_checkpoint("run", storage=storage)
+    assert (
+        manager.restore_or_initialize()
+        == paths[1]
+        == latest_checkpoint("run", options=CheckpointOptions(storage=storage))
+    )
     assert manager.save() == "run/ckpt-3"
 
 

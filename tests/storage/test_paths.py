@@ -46,19 +46,19 @@ ENTRIES = {
     "CheckpointManager": lambda path: CheckpointManager(checkpoint(), path, 3),
     "latest_checkpoint": milepost.latest_checkpoint,
     "get_checkpoint_state": milepost.get_checkpoint_state,
-    "update_checkpoint_state": lambda path: milepost.update_checkpoint_state(path, "ckpt-1"),
-    "update_checkpoint_state to it": lambda path: milepost.update_checkpoint_state("run", path),
+    "update_checkpoint_state": lambda path: milepost.tensorflow1.update_checkpoint_state(path, "ckpt-1"),
+    "update_checkpoint_state to it": lambda path: milepost.tensorflow1.update_checkpoint_state("run", path),
     "load_checkpoint": milepost.load_checkpoint,
     "load_variable": lambda path: milepost.load_variable(path, "v"),
     "list_variables": milepost.list_variables,
     "CheckpointReader": milepost.CheckpointReader,
     "CheckpointView": milepost.CheckpointView,
-    "remove_checkpoint": milepost.remove_checkpoint,
-    "checkpoint_exists": milepost.checkpoint_exists,
-    "get_checkpoint_mtimes": lambda path: milepost.get_checkpoint_mtimes([path]),
+    "remove_checkpoint": milepost.tensorflow1.remove_checkpoint,
+    "checkpoint_exists": milepost.tensorflow1.checkpoint_exists,
+    "get_checkpoint_mtimes": lambda path: milepost.tensorflow1.get_checkpoint_mtimes([path]),
     "checkpoints_iterator": lambda path: next(milepost.checkpoints_iterator(path, timeout=0)),
-    "save_weights": lambda path: milepost.save_weights(net(), path),
-    "load_weights": lambda path: milepost.load_weights(net(), path),
+    "write of a root": lambda path: milepost.Checkpoint(net()).write(path),
+    "read into a root": lambda path: milepost.Checkpoint(net()).read(path),
 }
 
 
@@ -120,7 +120,7 @@ def test_a_storage_of_ones_own_gives_paths_its_own_meaning():
     options = CheckpointOptions(storage=MemoryStorage())
     saved = checkpoint().save("gs://bucket/ckpt", options)
     assert saved == "gs://bucket/ckpt-1"
-    assert milepost.latest_checkpoint("gs://bucket", storage=options.storage) == saved
+    assert milepost.latest_checkpoint("gs://bucket", options=CheckpointOptions(storage=options.storage)) == saved
 
 
 IMPOSSIBLE = {
@@ -149,8 +149,8 @@ class TestPathsThatCannotBe:
             with pytest.raises(CheckpointNotFoundError):
                 read(path)
         assert milepost.latest_checkpoint(path) is None
-        assert not milepost.checkpoint_exists(path)
-        assert milepost.get_checkpoint_mtimes([path]) == []
+        assert not milepost.tensorflow1.checkpoint_exists(path)
+        assert milepost.tensorflow1.get_checkpoint_mtimes([path]) == []
 
     def test_writing_is_refused_and_the_number_given_back(self, path, tmp_path):
         """The error is milepost's, and the next save works under the number that the failed one did not use."""
@@ -161,7 +161,7 @@ class TestPathsThatCannotBe:
         with pytest.raises(StorageError):
             own.write(path)
         with pytest.raises((StorageError, milepost.StateFileError)):
-            milepost.update_checkpoint_state(path, "ckpt-1")
+            milepost.tensorflow1.update_checkpoint_state(path, "ckpt-1")
         assert own.save("good") == "good-1"
         assert set(before) <= set(os.listdir(tmp_path))
 

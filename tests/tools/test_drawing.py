@@ -67,7 +67,7 @@ def test_a_checkpoint_in_another_storage():
     storage = MemoryStorage()
     live = training()
     live.write("ckpt", milepost.CheckpointOptions(storage=storage))
-    assert draw_graph("ckpt", storage=storage).picture == draw_graph(live).picture
+    assert draw_graph("ckpt", options=milepost.CheckpointOptions(storage=storage)).picture == draw_graph(live).picture
 
 
 def test_a_notebook_shows_a_drawing():

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from milepost import Checkpoint, CheckpointNotFoundError, Variable, latest_checkpoint, remove_checkpoint
+from milepost import Checkpoint, CheckpointNotFoundError, CheckpointOptions, Variable, latest_checkpoint
+from milepost.tensorflow1 import remove_checkpoint
 from milepost.tools.dry_run import DryRunStorage
 from tests.bundle.bundles import content, put
 from tests.tools.commands import contents
@@ -35,7 +36,7 @@ def test_a_deletion_can_be_tried(tmp_path):
     checkpoint = Checkpoint(v=Variable(1.0))
     paths = [checkpoint.save(tmp_path / "ckpt") for _ in range(2)]
     before, storage = contents(tmp_path), DryRunStorage()
-    assert remove_checkpoint(paths[1], storage=storage)
+    assert remove_checkpoint(paths[1], options=CheckpointOptions(storage=storage))
     assert {os.path.basename(path) for path in storage.removed} >= {"ckpt-2.index", "ckpt-2.data-00000-of-00001"}
     assert latest_checkpoint(tmp_path) == paths[1]
     assert contents(tmp_path) == before

@@ -206,12 +206,12 @@ def test_a_state_dict_is_compared_with_a_checkpoint_of_its_module(tmp_path, caps
 
     module = torch.nn.Sequential(torch.nn.Linear(2, 3))
     torch.save(module.state_dict(), tmp_path / "a.pt")
-    path = milepost.save_weights(module, tmp_path / "ckpt")
+    path = milepost.Checkpoint(module).write(tmp_path / "ckpt")
     changes = json_of(capsys, "diff", tmp_path / "a.pt", path)["changes"]
     assert changes == []
     with torch.no_grad():
         module[0].bias += 1
-    path = milepost.save_weights(module, tmp_path / "ckpt2")
+    path = milepost.Checkpoint(module).write(tmp_path / "ckpt2")
     (change,) = json_of(capsys, "diff", tmp_path / "a.pt", path, status=1)["changes"]
     assert change["max_abs_difference"] == pytest.approx(1.0)
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, Variable, get_checkpoint_state, update_checkpoint_state
+from milepost import Checkpoint, Variable, get_checkpoint_state
 from milepost.series.pins import pin
 from milepost.storage.local import LOCAL_STORAGE
+from milepost.tensorflow1 import update_checkpoint_state
 from milepost.tools.cli import main
 from tests.tools.commands import damage, data_of, json_of, output_of, run, series, truncate
 

@@ -73,13 +73,13 @@ def test_an_exact_match(saved, capsys, name):
     assert sum(found["counts"].values()) == 3
 
 
-@pytest.mark.parametrize("save", ["write", "save_weights"])
+@pytest.mark.parametrize("save", ["write", "write of a root"])
 def test_what_no_save_has_numbered_is_matched_as_read_does(saved, tmp_path, capsys, save):
     _, module = saved
     if save == "write":
         path, name = Checkpoint(net=net(b=1.0)).write(tmp_path / "written"), "checkpoint"
     else:
-        path, name = milepost.save_weights(net(b=1.0), tmp_path / "weights"), "model"
+        path, name = milepost.Checkpoint(net(b=1.0)).write(tmp_path / "weights"), "model"
     found = json_of(capsys, "match", path, f"{module}:{name}")
     assert found["exact"]
     assert found["counts"]["matched"] == sum(found["counts"].values()) == 2

@@ -40,7 +40,7 @@ from milepost.series.guard import SeriesGuard
 from milepost.series.leftovers import sweep_quietly
 from milepost.series.removal import finish_removals
 from milepost.series.series import list_announced
-from milepost.series.state_file import check_recordable, get_checkpoint_state
+from milepost.series.state_file import check_recordable, state_of
 from milepost.storage import MemoryStorage
 from milepost.storage.paths import check_has_file_name, plain_path
 
@@ -165,17 +165,17 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
     @as_written
     @takes_options("save")
     @or_with_session(SessionSaver.save)
-    def save(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
+    def save(self, path: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves a checkpoint under the next number, and records it as the latest of its directory.
 
         The checkpoint is durable when this returns; with ``enable_async``, after `sync`, because the call returns earlier.
 
         Args:
-            file_prefix: The path of the files, without number and extension. Missing directories are made.
+            path: The path of the files, without number and extension. Missing directories are made.
             options: How to save.
 
         Returns:
-            The path of the checkpoint, ``<file_prefix>-<save_counter>``, for `restore`.
+            The path of the checkpoint, ``<path>-<save_counter>``, for `restore`.
 
         Raises:
             CheckpointExistsError: The directory has checkpoints of this name, and this object has restored none of
@@ -190,10 +190,10 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """
         options = resolved(options)
         with self._private.writer.exclusive(options.process_timeout):
-            check_has_file_name("file_prefix", plain_path(file_prefix))
+            check_has_file_name("path", plain_path(path))
             counter, is_nested = self.save_counter, self._private.writer.is_running
             before = int(counter)
-            save = ListedSave(f"{plain_path(file_prefix)}-{before + 1}", options, record_latest)
+            save = ListedSave(f"{plain_path(path)}-{before + 1}", options, record_latest)
             try:
                 counter.assign_add(1)
                 return self._write_numbered(save)
@@ -205,17 +205,17 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
     @as_written
     @takes_options("save")
-    def write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
+    def write(self, path: PathLike, options: CheckpointOptions | None = None) -> str:
         """Saves a checkpoint under exactly this path, without a number, and does not change the state file of the directory.
 
         Inside a ``tf.function``, this adds an operation that saves each time the function runs.
 
         Args:
-            file_prefix: The path of the files, without extension. An existing checkpoint is replaced atomically.
+            path: The path of the files, without extension. An existing checkpoint is replaced atomically.
             options: How to save.
 
         Returns:
-            ``file_prefix`` as a string, for `read`. Inside a ``tf.function``, a tensor of it.
+            ``path`` as a string, for `read`. Inside a ``tf.function``, a tensor of it.
 
         Raises:
             UntrackableError: An object cannot be saved as it is held.
@@ -228,15 +228,15 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             from milepost.adapters.tensorflow.tracing import write_in_every_run
 
             objects = walk(self._view()).objects
-            return write_in_every_run(lambda path, use: self._write_with(path, options, use), file_prefix, objects)  # type: ignore[no-any-return]
-        return self._write_with(file_prefix, options)
+            return write_in_every_run(lambda path, use: self._write_with(path, options, use), path, objects)  # type: ignore[no-any-return]
+        return self._write_with(path, options)
 
     @as_written
     @takes_options("restore")
     @or_with_session(SessionSaver.restore)
     def restore(
         self,
-        save_path: PathLike | None,
+        path: PathLike | None,
         options: CheckpointOptions | None = None,
         *,
         rename: Rename = (),
@@ -248,7 +248,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """Restores a checkpoint that `save` saved. Objects that do not exist yet get their values when they are attached.
 
         Args:
-            save_path: A path that `save` or `milepost.latest_checkpoint` returned, the directory of a SavedModel, or a
+            path: A path that `save` or `milepost.latest_checkpoint` returned, the directory of a SavedModel, or a
                 file or directory of PyTorch, safetensors, Flax or Orbax. With None, nothing is restored.
             options: How to restore.
             rename: The live names of saved values. Pass a mapping of beginnings of names, such as
@@ -291,28 +291,28 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         options = resolved(options)
         leaves_alone = translation(rename, ignore, only, cast).leaves_alone
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
-        if save_path is None:
+        if path is None:
             return InitializationOnlyStatus(self._view)
         with self._private.writer.exclusive(options.process_timeout):
             is_new = SAVE_COUNTER not in self.__dict__
             counter = self.save_counter  # made first, so that it is restored with the other values, or not at all
             try:
                 status = self.read(
-                    save_path, options, rename=rename, ignore=ignore, only=only, cast=cast, skip_mismatch=skip_mismatch
+                    path, options, rename=rename, ignore=ignore, only=only, cast=cast, skip_mismatch=skip_mismatch
                 )
             except BaseException:
                 if is_new and not last_restore(counter):
                     del self.__dict__[SAVE_COUNTER]
                 raise
             if status.belongs_to_series and not leaves_alone(SAVE_COUNTER):
-                self._private.guard.restored(storage_of(options), plain_path(save_path))
+                self._private.guard.restored(storage_of(options), plain_path(path))
             return status
 
     @as_written
     @takes_options("restore")
     def read(
         self,
-        save_path: PathLike | None,
+        path: PathLike | None,
         options: CheckpointOptions | None = None,
         *,
         rename: Rename = (),
@@ -325,7 +325,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         not let later saves add to the series that the checkpoint may belong to.
 
         Args:
-            save_path: A path that `write` returned, or any path that `restore` accepts. With None, nothing is restored.
+            path: A path that `write` returned, or any path that `restore` accepts. With None, nothing is restored.
             options: How to restore.
             rename: As for `restore`.
             ignore: As for `restore`.
@@ -344,10 +344,15 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
         changes, settings = translation(rename, ignore, only, cast, skip_mismatch), resolved(options)
-        if save_path is None:
+        if path is None:
             return InitializationOnlyStatus(self._view)
         with self._private.writer.exclusive(settings.process_timeout):
-            return load_into(plain_path(save_path), self._view, settings, changes)
+            status = load_into(plain_path(path), self._view, settings, changes)
+        if self._private.root is not None:
+            from milepost.checkpoint.below_root import warn_if_below
+
+            warn_if_below(followed(self._private.root), status, plain_path(path))
+        return status
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a save would write, as a dict in memory, so that a trainer or another library can hold this checkpoint.
@@ -436,22 +441,22 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 directory = os.path.dirname(save.prefix)
                 list_announced(storage, directory)
                 finish_removals(storage, directory)
-                get_checkpoint_state(directory, storage=storage)  # raises an error if the state file is malformed
+                state_of(storage, directory)  # raises an error if the state file is malformed
                 sweep_quietly(storage, directory)
             save.committed = guard.on_commit(storage, save.prefix)
             return self._run(save)
 
     @as_written
-    def _write(self, file_prefix: PathLike, options: CheckpointOptions | None = None) -> str:
+    def _write(self, path: PathLike, options: CheckpointOptions | None = None) -> str:
         """Called by TensorFlow's own ``CheckpointManager`` when this is its checkpoint."""
-        return self.write(file_prefix, options)
+        return self.write(path, options)
 
     @as_written
-    def _write_with(self, file_prefix: PathLike, options: CheckpointOptions, session: Any = None) -> str:
+    def _write_with(self, path: PathLike, options: CheckpointOptions, session: Any = None) -> str:
         """Writes as `write` does, perhaps with what a session of TensorFlow 1 holds (`Operation.session`)."""
-        check_has_file_name("file_prefix", plain_path(file_prefix))
+        check_has_file_name("path", plain_path(path))
         with self._private.writer.exclusive(options.process_timeout):
-            save = Save(plain_path(file_prefix), options)
+            save = Save(plain_path(path), options)
             with save.together():
                 return self._run(save, session)
 

@@ -26,7 +26,8 @@ from milepost.bundle import BundleReader
 from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.save_tree import ATTRIBUTES, SINGLE
 from milepost.engine.arguments import wrong
-from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting, saved_sizes
+from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
+from milepost.engine.progress import Reporter, in_one_stage, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CorruptCheckpointError, MilepostError, UnrestoredWarning, UnsupportedError, warn
 from milepost.foreign import ForeignReader
@@ -51,8 +52,6 @@ from milepost.plain_state.encoding import TEXT
 from milepost.plain_state.kinds import OfKind, kinds
 from milepost.plain_state.part import PLAIN_PART, accounts_in, is_plain_state, is_state_of_object
 from milepost.restoring.load import open_any, read_object_graph
-from milepost.storage import Storage
-from milepost.storage.checked import checked
 from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
@@ -63,30 +62,32 @@ SLOTS: Final = ".OPTIMIZER_SLOT"
 _TYPES: Final = {"numpy": "numpy.ndarray", "torch": "torch.Tensor", "jax": "jax.Array"}
 
 
+@takes_options("restore")
 def load(
     path: PathLike,
+    options: CheckpointOptions | None = None,
     *,
     arrays: Arrays = "numpy",
     mapped: bool = False,
+    separator: str | None = None,
     rename: Rename = (),
     ignore: Names = (),
     only: Names | None = None,
-    storage: Storage | None = None,
-    progress: bool | Callable[[Progress], Any] = False,
 ) -> Any:
     """Loads a checkpoint, or a file of another library, as a tree of values.
 
     Args:
         path: A path that `save` returned, any path that `milepost.Checkpoint.restore` accepts, or a directory, whose latest
             checkpoint is loaded.
+        options: How to read: where the files are, and who is told how far this is.
         arrays: Whose arrays to make: ``numpy``, ``torch`` (on the CPU) or ``jax`` (on its default device). The library is imported.
         mapped: Whether arrays of NumPy are mapped from the file, read-only, so that they take memory only where they are used.
             Arrays that cannot be mapped are read.
-        rename: New names of saved values, as for `milepost.Checkpoint.restore`.
+        separator: The text that joins the names of levels: the result is one dict of all values, by their whole names. With ``"."`` it is
+            what ``load_state_dict`` of PyTorch takes. By default the dicts and lists are nested as they were.
+        rename: New names of saved values, as for `milepost.Checkpoint.restore`; ``{"model": ""}`` takes the first name away.
         ignore: Saved names of values to leave out. A name stands for everything below it, too; ``*`` stands for any text.
         only: Saved names. All other values are left out, and are not read.
-        storage: Where the files are; by default on this machine.
-        progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
 
     Returns:
         Dicts, lists, tuples, numbers, text and arrays. Arrays in what is saved as plain state, such as a dict with numbers as keys or the
@@ -94,10 +95,15 @@ def load(
         optimizer are in its dict under ``.OPTIMIZER_SLOT``, by name and path of the variable. A checkpoint of TensorFlow 1 is a dict
         by the names of variables. A value in several places is one object.
 
+        With a separator, one dict in the order of the file. Members of lists and tuples are named by their positions. The plain state of an object,
+        such as the extra state of a module, is one value. If there are modules of PyTorch among the objects, and the arrays are of PyTorch, it is an
+        `OrderedDict` that has their versions in ``_metadata``, as ``state_dict()`` has.
+
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged.
-        UnsupportedError: A value needs an object that only code from the file could make, or the library has no such element type.
+        UnsupportedError: A value needs an object that only code from the file could make, the library has no such element type, or two values
+            would have the same name.
 
     Example:
         >>> import milepost, tempfile
@@ -106,8 +112,24 @@ def load(
         {'epoch': 3, 'rates': (0.1, 0.2)}
         >>> milepost.load(path, only="epoch")
         {'epoch': 3}
+        >>> milepost.load(path, separator=".")
+        {'epoch': 3, 'rates.0': 0.1, 'rates.1': 0.2}
     """
-    return _loaded(path, arrays, mapped, _Selected(rename, ignore, only), storage, progress, Beside())
+    settings, selected, beside = resolved(options), _Selected(rename, ignore, only), Beside()
+    files = storage_of(settings)
+    with (
+        open_any(files, resolve(plain_path(path), files)) as reader,
+        reporting(settings.progress, "load", reader.prefix) as told,
+    ):
+        kind = _checked_kind(arrays, mapped=mapped)
+        make = partial(_array, reader, kind=kind, mapped=mapped, padding=Padding())
+        new_name = selected if selected.selects else None
+        tree = tree_of(
+            reader, new_name, lambda key, name, hints, read: make(key, hints), told, selected.warn_of_unused, beside
+        )
+    return (
+        tree if separator is None else _flat(tree, separator, beside, plain_path(path), with_versions=arrays == "torch")
+    )
 
 
 @dataclass
@@ -134,36 +156,6 @@ class Beside:
         """Notes a value that has no parts with names."""
         if type(state) is not tuple or state:  # the empty tuple is one object, wherever it is
             self.states.add(id(state))
-
-
-def _loaded(
-    path: PathLike,
-    arrays: Arrays,
-    mapped: bool,
-    selected: _Selected,
-    storage: Storage | None,
-    progress: bool | Callable[[Progress], Any],
-    beside: Beside,
-) -> Any:
-    """What `load` returns.
-
-    Args:
-        beside: Gets what is known of the tree beside its values.
-
-    The other arguments are those of `load`.
-    """
-    files = checked(storage)
-    check_progress(progress)
-    with (
-        open_any(files, resolve(plain_path(path), files)) as reader,
-        reporting(progress, "load", reader.prefix) as told,
-    ):
-        kind = _checked_kind(arrays, mapped=mapped)
-        make = partial(_array, reader, kind=kind, mapped=mapped, padding=Padding())
-        new_name = selected if selected.selects else None
-        return tree_of(
-            reader, new_name, lambda key, name, hints, read: make(key, hints), told, selected.warn_of_unused, beside
-        )
 
 
 class _Make(Protocol):
@@ -247,7 +239,7 @@ def tree_of(
         new_name: Gives names to values. None if all keep theirs.
         make_array: Returns the array for a tensor.
         told: Counts the progress.
-        beside: As for `_loaded`.
+        beside: Gets what is known of the tree beside its values.
         made: Whether element types and the like in a file of PyTorch are made, if PyTorch is imported. Otherwise they are text and tuples.
         all_named: Is called with the reader, and with ``dotted`` as for ``new_name``, when all values have their names.
 
@@ -289,46 +281,16 @@ def tree_of(
     return tree[SINGLE] if is_single else tree
 
 
-def to_state_dict(
-    path: PathLike,
-    *,
-    arrays: Arrays = "numpy",
-    separator: str = ".",
-    rename: Rename = (),
-    ignore: Names = (),
-    only: Names | None = None,
-    storage: Storage | None = None,
-    progress: bool | Callable[[Progress], Any] = False,
-) -> dict[str, Any]:
-    """Loads a checkpoint, or a part of it, as one dict by names with dots, as ``load_state_dict`` of PyTorch takes it.
+def _flat(tree: Any, separator: str, beside: Beside, path: str, *, with_versions: bool) -> dict[str, Any]:
+    """The values of a tree in one dict, by their whole names.
 
     Args:
-        path: As for `load`.
-        arrays: As for `load`.
-        separator: The text between the names of levels.
-        rename: As for `load`; ``{"model": ""}`` takes the first name away.
-        ignore: As for `load`.
-        only: As for `load`.
-        storage: As for `load`.
-        progress: As for `load`.
-
-    Returns:
-        The values, in the order of the file. Members of lists and tuples are named by their positions. The plain state of an object, such as the
-        extra state of a module, is one value. If there are modules of PyTorch among
-        the objects, and the arrays are of PyTorch, it is an `OrderedDict` that has their versions in ``_metadata``, as ``state_dict()`` has.
-
-    Raises:
-        MilepostError: As for `load`.
-        UnsupportedError: Two values would have the same name.
-
-    Example:
-        >>> import milepost, numpy as np, tempfile
-        >>> path = milepost.save(tempfile.mkdtemp() + "/state", {"model": {"layers": [{"weight": np.ones(2)}]}, "epoch": 3})
-        >>> milepost.to_state_dict(path, only="model", rename={"model": ""})
-        {'layers.0.weight': array([1., 1.])}
+        tree: The tree.
+        separator: What joins the names of levels.
+        beside: What is known of the tree beside its values.
+        path: The file, for messages.
+        with_versions: Whether the dict has the versions of modules, as ``state_dict()`` has.
     """
-    beside = Beside()
-    tree = _loaded(path, arrays, False, _Selected(rename, ignore, only), storage, progress, beside)
     flat: dict[str, Any] = {}
     named: dict[str, Any] = {}
     lazy: list[str] = []
@@ -363,16 +325,16 @@ def to_state_dict(
             raise UnsupportedError(
                 "two values would have the same name",
                 key=name,
-                file=plain_path(path),
+                file=path,
                 remedy="pass another separator, or leave one of them out with ignore",
             )
         flat[name] = value
     if lazy:
         warn(
-            f"{plain_path(path)}: lazy modules that had not been called when this was saved have no values for {', '.join(lazy)}",
+            f"{path}: lazy modules that had not been called when this was saved have no values for {', '.join(lazy)}",
             UnrestoredWarning,
         )
-    if not named or arrays != "torch":
+    if not (named and with_versions):
         return flat
     state = OrderedDict(flat)
     vars(state)[METADATA] = OrderedDict(named)
@@ -496,7 +458,7 @@ class _Objects:
         make: Makes an array of a tensor.
         variables: By node, the values of variables that are not in the graph, although their slot variables are.
         accounts: The nodes of what modules have added to their ``state_dict()``.
-        beside: As for `_loaded`.
+        beside: Gets what is known of the tree beside its values.
     """
 
     def __init__(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, Self
 
 from milepost.bundle import BundleReader
 from milepost.checkpoint.saved_tensor import SavedTensor
 from milepost.checkpoint.short_names import check_key, key_of
 from milepost.collector import collection_paused
-from milepost.engine.progress import Progress, check_progress, reported, saved_sizes
+from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
+from milepost.engine.progress import reported, saved_sizes
 from milepost.errors import (
     CheckpointNotFoundError,
     StorageError,
@@ -26,13 +27,12 @@ from milepost.graph.adapter import Array
 from milepost.graph.description import MOST_ROWS, counted, html_table, of_file
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.restoring.load import nones_of, open_any
-from milepost.series.directory import Verification, latest_checkpoint
+from milepost.series.directory import Verification, latest_in
 from milepost.series.metadata import Metadata, read_metadata
 from milepost.series.saved_model import checkpoint_of
 from milepost.series.series import no_checkpoint_error
 from milepost.series.state_file import read_state_file
 from milepost.storage import Storage
-from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path
 from milepost.tensor import DType, TensorSpec
 from milepost.tensor.spec import format_shape
@@ -57,8 +57,8 @@ class CheckpointReader:
     reader has `prefix`, and `close` may be called again. Everything else raises a `StorageError` with ``errno.EBADF``.
 
     Args:
-        prefix: The checkpoint, for example what `milepost.latest_checkpoint` returned, or a SavedModel.
-        storage: Where the files are; by default on this machine.
+        path: The checkpoint, for example what `milepost.latest_checkpoint` returned, or a SavedModel.
+        options: How to read: where the files are, and who is told how far `verify` is.
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
@@ -74,8 +74,11 @@ class CheckpointReader:
         array([1., 2.], dtype=float32)
     """
 
-    def __init__(self, prefix: PathLike, storage: Storage | None = None) -> None:
-        self._opened = open_any(checked(storage), plain_path(prefix))
+    @takes_options("restore")
+    def __init__(self, path: PathLike, options: CheckpointOptions | None = None) -> None:
+        settings = resolved(options)
+        self._opened = open_any(storage_of(settings), plain_path(path))
+        self._progress = settings.progress
         self._is_closed = False
 
     @property
@@ -255,19 +258,15 @@ class CheckpointReader:
             error.remedy = "use get_tensor(), which reads the tensor into new memory"
             raise
 
-    def verify(self, *, progress: bool | Callable[[Progress], Any] = False) -> None:
-        """Reads all data and verifies every checksum.
-
-        Args:
-            progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
+    def verify(self) -> None:
+        """Reads all data and verifies every checksum. With ``CheckpointOptions(progress=...)``, the reader tells how far this is.
 
         Raises:
             CheckpointNotFoundError: A data file is missing.
             CorruptCheckpointError: Some bytes are damaged. The error names key, file and offset.
         """
-        check_progress(progress)
         bundle = self._bundle
-        with reported(progress, "verify", bundle.prefix, saved_sizes(bundle, bundle.keys())):
+        with reported(self._progress, "verify", bundle.prefix, saved_sizes(bundle, bundle.keys())):
             bundle.verify()
 
     def debug_string(self) -> bytes:
@@ -279,13 +278,14 @@ class CheckpointReader:
         return "".join(lines).encode(errors="backslashreplace")  # a name in JSON may hold half a character
 
 
-def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> CheckpointReader:
+@takes_options("restore")
+def load_checkpoint(path: PathLike, options: CheckpointOptions | None = None) -> CheckpointReader:
     """Opens a checkpoint for reading.
 
     Args:
-        ckpt_dir_or_file: The path of a checkpoint, of a directory, whose latest checkpoint is opened, or of a
+        path: The path of a checkpoint, of a directory, whose latest checkpoint is opened, or of a
             SavedModel, whose variables are opened.
-        storage: Where the files are; by default on this machine.
+        options: How to read: where the files are.
 
     Raises:
         CheckpointNotFoundError: There is no checkpoint.
@@ -300,11 +300,11 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
         >>> reader.get_tensor("v")
         array([1., 2.], dtype=float32)
     """
-    files, path = checked(storage), plain_path(ckpt_dir_or_file)
+    files, path = storage_of(resolved(options)), plain_path(path)
     for _ in range(_MOST_ATTEMPTS):
         before = _list_of(files, path)
         try:
-            reader = CheckpointReader(resolve(path, files), storage)
+            reader = CheckpointReader(resolve(path, files), options)
             if before is not None:
                 reader._bundle.hold()
             return reader
@@ -312,18 +312,19 @@ def load_checkpoint(ckpt_dir_or_file: PathLike, storage: Storage | None = None) 
             if _list_of(files, path) == before:
                 raise
             # a manager has removed the checkpoint meanwhile, and lists newer ones
-    return CheckpointReader(resolve(path, files), storage)
+    return CheckpointReader(resolve(path, files), options)
 
 
+@takes_options("restore")
 @collection_paused()
-def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -> list[tuple[str, list[int]]]:
+def list_variables(path: PathLike, options: CheckpointOptions | None = None) -> list[tuple[str, list[int]]]:
     """Lists key and shape of every tensor of a checkpoint, sorted by key.
 
     A warning counts the objects of a file of PyTorch that are not listed, because making them would run code.
 
     Args:
-        ckpt_dir_or_file: As for `load_checkpoint`.
-        storage: Where the files are; by default on this machine.
+        path: As for `load_checkpoint`.
+        options: How to read: where the files are.
 
     Raises:
         CheckpointNotFoundError: There is no checkpoint.
@@ -335,7 +336,7 @@ def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -
         >>> list_variables(prefix)
         [('_CHECKPOINTABLE_OBJECT_GRAPH', []), ('v/.ATTRIBUTES/VARIABLE_VALUE', [2])]
     """
-    reader = load_checkpoint(ckpt_dir_or_file, storage)
+    reader = load_checkpoint(path, options)
     objects = reader.objects()
     if objects:
         warn(
@@ -346,14 +347,15 @@ def list_variables(ckpt_dir_or_file: PathLike, storage: Storage | None = None) -
     return list(reader._shapes())
 
 
-def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None = None) -> Any:
+@takes_options("restore")
+def load_variable(path: PathLike, name: str, options: CheckpointOptions | None = None) -> Any:
     """Reads one tensor of a checkpoint.
 
     Args:
-        ckpt_dir_or_file: As for `load_checkpoint`.
+        path: As for `load_checkpoint`.
         name: Its key or its short name, as for `CheckpointReader.get_tensor`. A ``:0`` at the end, as in the name of a
             TensorFlow 1 variable, is dropped.
-        storage: Where the files are; by default on this machine.
+        options: How to read: where the files are.
 
     Returns:
         As `CheckpointReader.get_tensor`.
@@ -370,7 +372,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str, storage: Storage | None
         array([1., 2.], dtype=float32)
     """
     check_key(name)
-    return load_checkpoint(ckpt_dir_or_file, storage).get_tensor(name.removesuffix(":0"))
+    return load_checkpoint(path, options).get_tensor(name.removesuffix(":0"))
 
 
 def _named(objects: dict[str, str]) -> str:
@@ -385,7 +387,7 @@ def resolve(path: PathLike, storage: Storage, verify: Verification = "checksums"
     Args:
         path: The path.
         storage: Where it is.
-        verify: What is checked of the latest checkpoint of a directory of checkpoints, as for `latest_checkpoint`.
+        verify: What is checked of the latest checkpoint of a directory of checkpoints, as for `milepost.latest_checkpoint`.
     """
     path = plain_path(path)
     check_not_empty(path)
@@ -398,7 +400,7 @@ def resolve(path: PathLike, storage: Storage, verify: Verification = "checksums"
 
     if is_item_of_orbax(storage, path):
         return path
-    latest = latest_checkpoint(path, verify=verify, storage=storage)
+    latest = latest_in(storage, path, verify=verify)
     if latest is None and is_foreign_directory(storage, path):
         return path
     if latest is None:

@@ -69,7 +69,7 @@ class SessionSaver:
     def save(
         self,
         session: Any,
-        save_path: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         global_step: Any = None,
         latest_filename: str | None = None,
         meta_graph_suffix: str = "meta",
@@ -83,7 +83,7 @@ class SessionSaver:
 
         Args:
             session: The session.
-            save_path: The path of the files, without number and extension.
+            path: The path of the files, without number and extension.
             global_step: The number: an integer, or a tensor or variable of the session.
             latest_filename: Name of the state file, ``checkpoint`` unless given.
             meta_graph_suffix: Extension of the file that holds the graph.
@@ -105,8 +105,8 @@ class SessionSaver:
 
         options = resolved(options)
         storage = storage_of(options)
-        path = plain_path(save_path)
-        check_has_file_name("save_path", path)
+        path = plain_path(path)
+        check_has_file_name("path", path)
         if global_step is not None:
             is_number = isinstance(global_step, (int, np.integer))
             path = f"{path}-{int(global_step if is_number else session.run(global_step))}"
@@ -139,7 +139,7 @@ class SessionSaver:
         return path
 
     def restore(
-        self, session: Any, save_path: str | os.PathLike[str], options: CheckpointOptions | None = None
+        self, session: Any, path: str | os.PathLike[str], options: CheckpointOptions | None = None
     ) -> LoadStatus:
         """Assigns saved values to the variables of a session, initialized or not.
 
@@ -151,7 +151,7 @@ class SessionSaver:
 
         with sessions.use(session) as use:
             view = partial(in_session, self._view, use)
-            return load_into(plain_path(save_path), view, resolved(options)).assert_existing_objects_matched()
+            return load_into(plain_path(path), view, resolved(options)).assert_existing_objects_matched()
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Continues the list of an earlier run. Its checkpoints are the oldest, and are deleted first."""

@@ -94,9 +94,9 @@ class TreeCheckpoint(Checkpoint):
         return tree
 
     def restore(
-        self, save_path: PathLike | None, options: CheckpointOptions | None = None, **translation: Any
+        self, path: PathLike | None, options: CheckpointOptions | None = None, **translation: Any
     ) -> LoadStatus:
-        status = super().restore(save_path, options, **translation)
+        status = super().restore(path, options, **translation)
         self._tree_status = NoDependency(status)
         return status
 

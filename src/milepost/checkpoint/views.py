@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from milepost.bundle import open_whole
+from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableError, warn
 from milepost.graph.adapter import adapter_during, adapter_of
 from milepost.graph.contract.operation import Operation
@@ -17,8 +18,6 @@ from milepost.graph.traversal import live_children, reachable
 from milepost.graph.trees.places import Place
 from milepost.restoring.load import read_object_graph
 from milepost.series.saved_model import checkpoint_of
-from milepost.storage import Storage
-from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path
 
 PathLike = str | os.PathLike[str]
@@ -85,8 +84,8 @@ class CheckpointView:
     """The object graph of a checkpoint, as ``tf.train.CheckpointView`` shows it.
 
     Args:
-        save_path: The checkpoint, or a SavedModel.
-        storage: Where the files are; by default on this machine.
+        path: The checkpoint, or a SavedModel.
+        options: How to read: where the files are.
 
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
@@ -100,8 +99,9 @@ class CheckpointView:
         {'v': 1}
     """
 
-    def __init__(self, save_path: PathLike, storage: Storage | None = None) -> None:
-        files, path = checked(storage), plain_path(save_path)
+    @takes_options("restore")
+    def __init__(self, path: PathLike, options: CheckpointOptions | None = None) -> None:
+        files, path = storage_of(resolved(options)), plain_path(path)
         check_not_empty(path)
         with open_whole(files, checkpoint_of(files, path)) as reader:
             graph = read_object_graph(reader)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Final, Literal
@@ -21,14 +21,13 @@ from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, planned
 from milepost.conversion.torch_pickle import holds_stream
 from milepost.engine.arguments import wrong
-from milepost.engine.progress import Progress, Reporter, check_progress, in_one_stage, reporting
+from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
+from milepost.engine.progress import Reporter, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader, called
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.restoring.load import nones_of, open_any
-from milepost.storage import Storage
-from milepost.storage.checked import checked
 from milepost.storage.paths import check_has_file_name, plain_path
 from milepost.tensor import DType
 
@@ -73,8 +72,9 @@ class Conversion:
     streams: Sequence[str] = ()
 
 
+@takes_options("restore")
 def convert(
-    source: PathLike,
+    path: PathLike,
     target: PathLike,
     *,
     format: Format | None = None,
@@ -88,13 +88,12 @@ def convert(
     partial: bool = False,
     model: Any = None,
     metadata: Mapping[str, str] | None = None,
-    storage: Storage | None = None,
-    progress: bool | Callable[[Progress], Any] = False,
+    options: CheckpointOptions | None = None,
 ) -> Conversion:
     """Writes the values of a checkpoint, or a part of them, in another format. Memory does not grow with the size of the files.
 
     Args:
-        source: Any path that `milepost.Checkpoint.restore` accepts, or a directory, whose latest checkpoint is read.
+        path: Any path that `milepost.Checkpoint.restore` accepts, or a directory, whose latest checkpoint is read.
         target: What to write, on this machine. Missing directories are made for a checkpoint of milepost only.
         format: The format. By default the ending of ``target`` says it: ``.safetensors``; ``.pt``, ``.pth`` and ``.bin`` for a
             state dict as ``torch.save`` writes it (``"torch"``); ``.npz``; ``.weights.h5``, or ``.weights.json`` with several files, for Keras 3
@@ -116,8 +115,7 @@ def convert(
             checkpoint has other objects beside the model, a dict of all as they were saved, such as ``dict(model=model,
             optimizer=optimizer)``, or a `milepost.Checkpoint`. None of them changes, but that the optimizer of the model is built.
         metadata: For ``"safetensors"``: text by names, for the ``__metadata__`` of each file. That of a safetensors file that is read is kept.
-        storage: Where the checkpoint is; by default on this machine.
-        progress: A function that is told how far this is, or True for a progress bar, as in `CheckpointOptions`.
+        options: How to read: where the checkpoint is, and who is told how far this is.
 
     Returns:
         What was written, and what was not.
@@ -142,10 +140,10 @@ def convert(
         {'layer.weight': array([1., 1.])}
     """
     target = plain_path(target)
-    files = checked(storage)
-    check_progress(progress)
+    settings = resolved(options)
+    files = storage_of(settings)
     form, translation = _checked_format(format, target), Translation(rename, ignore, only)
-    opened = resolve(plain_path(source), files)
+    opened = resolve(plain_path(path), files)
     names = None
     if model is not None:
         if form != KERAS:
@@ -165,7 +163,7 @@ def convert(
     )
     with (
         open_any(files, opened) as reader,
-        reporting(progress, "convert", reader.prefix) as told,
+        reporting(settings.progress, "convert", reader.prefix) as told,
     ):
         return converted(reader, wanted, told)
 

@@ -173,11 +173,22 @@ _OF_SAVES: Final = frozenset(
 """The options that restores ignore."""
 _OF_RESTORES: Final = frozenset({"experimental_skip_slot_variables", "verify_first"})
 """The options that saves ignore."""
+_FORMER: Final = {
+    **dict.fromkeys(
+        (
+            *("file_prefix", "save_path", "filepath", "prefix", "checkpoint_prefix", "ckpt_dir_or_file"),
+            *("checkpoint_dir", "save_dir", "source"),
+        ),
+        "path",
+    ),
+    "checkpoint_prefixes": "paths",
+}
+"""What the arguments are called that had other names before the first release, or have them in TensorFlow."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def takes_options(of: Literal["save", "restore"] | None = None) -> Callable[[_Function], _Function]:
-    """Lets a function say how an option is passed, if it is called with one as a keyword argument.
+    """Lets a function say how an option is passed, if it is called with one as a keyword argument, and what an argument is called now.
 
     The error is Python's `TypeError`, as for every argument that a function does not have.
 
@@ -191,17 +202,23 @@ def takes_options(of: Literal["save", "restore"] | None = None) -> Callable[[_Fu
         >>> restore("run/ckpt-1", progress=True)
         Traceback (most recent call last):
         TypeError: restore() got an unexpected keyword argument 'progress': it is an option, so pass options=milepost.CheckpointOptions(progress=True)
+        >>> restore(save_path="run/ckpt-1")
+        Traceback (most recent call last):
+        TypeError: restore() got an unexpected keyword argument 'save_path': pass path='run/ckpt-1'
     """
     ignored = {"save": _OF_RESTORES, "restore": _OF_SAVES}.get(of or "", frozenset())
 
     def decorate(function: _Function) -> _Function:
         parameters = inspect.signature(function).parameters
-        options = {each.name for each in fields(CheckpointOptions)} - parameters.keys()
+        options = {each.name for each in fields(CheckpointOptions)}
 
         @functools.wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
-            for name in kwargs:
-                if name in options:
+            for name in kwargs.keys() - parameters.keys():
+                remedy = ""
+                if _FORMER.get(name) in parameters:
+                    remedy = f"pass {_FORMER[name]}={shown(kwargs[name], 80)}"
+                elif name in options:
                     given = f"options=milepost.CheckpointOptions({name}={shown(kwargs[name], 80)})"
                     where = "" if "options" in parameters else " to the manager when it is made"
                     remedy = f"it is an option, so pass {given}{where}"
@@ -211,6 +228,7 @@ def takes_options(of: Literal["save", "restore"] | None = None) -> Callable[[_Fu
                             remedy += (
                                 "; for PyTorch's strict=True, call assert_consumed() on the status that is returned"
                             )
+                if remedy:
                     raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {name!r}: {remedy}")
             return function(*args, **kwargs)
 

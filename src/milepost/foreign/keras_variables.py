@@ -94,7 +94,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any, *, may_lack: bool = Fals
             expected=f"a built object with the structure of the one that was saved, of {len(leaves)} variables",
             found=f"{type(obj).__name__}, without any of them",
             remedy="build the model, as by a call, and restore the file into the object that was saved in it: "
-            "load_weights(model, path), or restore with rename={'': 'model'} if the model is the attribute model",
+            "milepost.Checkpoint(model).read(path), or restore with rename={'': 'model'} if the model is the attribute model",
         )
     return found
 

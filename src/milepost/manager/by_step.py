@@ -179,7 +179,7 @@ class ByStep(WhenToSave):
     def pin(self, step: int) -> None:
         """Keeps a checkpoint from being deleted, until `unpin`.
 
-        No manager of milepost deletes it, in any process, and neither does `milepost.remove_checkpoint`. A pin is an empty file
+        No manager of milepost deletes it, in any process, and neither does `milepost.tensorflow1.remove_checkpoint`. A pin is an empty file
         next to the checkpoint, ``<path>.pinned``, which is durable when this returns. TensorFlow's manager ignores it. With several
         processes, all of them call this, and process 0 pins.
 

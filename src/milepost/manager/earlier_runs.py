@@ -39,5 +39,5 @@ def warn_of_unlisted(series: ManagedSeries) -> None:
     if is_saved_model(series.storage, series.directory):
         warn(
             f"{series.directory} is a SavedModel, which a CheckpointManager does not restore: to start from its weights, call "
-            "milepost.load_weights(model, directory) before restore_or_initialize()"
+            "milepost.Checkpoint(model).read(directory) before restore_or_initialize()"
         )

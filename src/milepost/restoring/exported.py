@@ -25,7 +25,7 @@ _LISTS: Final = ("trainable_variables", "non_trainable_variables")
 REMEDY: Final = (
     "Keras 3's export() saves the variables of a model as flat lists: give the live model the same layers, with the same "
     "`trainable` settings, as the exported one, build it, for example by calling it once, and pass it alone, as in "
-    "milepost.load_weights(model, path)"
+    "milepost.Checkpoint(model).read(path)"
 )
 
 

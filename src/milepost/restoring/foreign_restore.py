@@ -338,8 +338,7 @@ def names_compared(reader: ForeignReader, live: LiveGraph) -> str:
     for name, child in edges:
         if {edge.name for edge in live.edges[child]} & set(saved):
             return (
-                f"the file holds only what is in {name!r}: pass that object to milepost.load_weights(), "
-                f"or make it the root, as in milepost.Checkpoint({name})"
+                f"the file holds only what is in {name!r}: make that object the root, as in milepost.Checkpoint({name})"
             )
     names = {edge.name for edge in edges}
     for name, item in reader.root.children.items():

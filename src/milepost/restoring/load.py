@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from milepost.foreign import ForeignReader
 
 _SAVED_MODEL_REMEDY: Final = (
-    "a SavedModel has the model itself as its root: pass the model alone, as in milepost.load_weights(model, path) or "
-    "milepost.Checkpoint(model).restore(path)"
+    "a SavedModel has the model itself as its root: pass the model alone, as in milepost.Checkpoint(model).read(path)"
 )
 _TRIES: Final = 20
 """How often a restore starts again because the checkpoint was replaced meanwhile."""

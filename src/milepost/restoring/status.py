@@ -394,7 +394,7 @@ def _for_counter(entries: Iterable[Entry]) -> str:
     if outcome is None:
         return ""
     if outcome is Outcome.MISSING:
-        return "a checkpoint that write() or save_weights() saved has no save_counter: restore it with read() instead of restore()"
+        return "a checkpoint that write() saved has no save_counter: restore it with read() instead of restore()"
     return "a checkpoint that save() saved has a save_counter: restore it with restore() of a milepost.Checkpoint"
 
 

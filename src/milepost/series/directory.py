@@ -31,11 +31,10 @@ from milepost.series.damage import concerns_file
 from milepost.series.leftovers import data_files, visible_shards
 from milepost.series.saved_model import checkpoint_of, is_saved_model, versions_in, versions_remedy
 from milepost.series.series import known_checkpoints, older_of_series
-from milepost.series.state_file import STATE_FILE, CheckpointState, PathLike
+from milepost.series.state_file import STATE_FILE, CheckpointState
 from milepost.storage import LocalStorage, Storage
-from milepost.storage.checked import checked, unchecked
+from milepost.storage.checked import unchecked
 from milepost.storage.local import LOCAL_STORAGE
-from milepost.storage.paths import plain_path
 
 Verification = Literal["checksums", "files", "none"]
 """How a checkpoint is verified: by reading every byte, by the sizes of its files, or only by its existence."""
@@ -174,9 +173,9 @@ def newest_good(
         found = next(good_checkpoints(storage, state.newest_first(), level, note), None)
         if found is None and not listed_only:
             found = next(good_checkpoints(storage, older_of_series(storage, state), level, note), None)
-        if found is not None and not problems and _identifying_path(storage, found) is not None:
+        if found is not None and not problems and identifying_path(storage, found) is not None:
             return found
-        if read_state() == state and (found is None or _identifying_path(storage, found) is not None):
+        if read_state() == state and (found is None or identifying_path(storage, found) is not None):
             break
     for prefix, problem in problems.items():
         if skip is None:
@@ -198,92 +197,29 @@ def skipped_message(prefix: str, problem: MilepostError, instead: str | None = N
     return message if instead is None else f"{message}\n  used instead: {printable(instead, one_line=True)}"
 
 
-def latest_checkpoint(
-    checkpoint_dir: PathLike,
-    latest_filename: str | None = None,
-    *,
-    verify: Verification = "checksums",
-    storage: Storage | None = None,
+def latest_in(
+    storage: Storage, directory: str, latest_filename: str | None = None, verify: Verification = "checksums"
 ) -> str | None:
-    """Finds the newest good checkpoint of a directory.
-
-    This is the latest checkpoint that the state file names, or one that a killed process had saved but not listed. If it is
-    damaged or missing, it is skipped with a warning, and the next older one is tried: the next one in the list, or the one with
-    the next lower number of the same series. Results are remembered until the files change, so the next call does not read
-    the files again. In a copied directory the copies are used, even if the state file names the originals. A directory that is
-    a SavedModel without a state file has the checkpoint of its variables.
-
-    Args:
-        checkpoint_dir: The directory.
-        latest_filename: Name of the state file; by default ``checkpoint``.
-        verify: ``"checksums"`` reads every byte of the newest checkpoint, ``"files"`` reads its index and the sizes of its
-            files, ``"none"`` only checks that it exists.
-        storage: Where the directory is; by default on this machine.
-
-    Returns:
-        The checkpoint's prefix, which begins with ``checkpoint_dir`` as it was passed, for ``restore``. None if there is
-        neither a state file nor a SavedModel, or no checkpoint is good. If another process saves and removes checkpoints
-        meanwhile, the checkpoint existed when this returned.
-
-    Raises:
-        CheckpointNotFoundError: The directory is a SavedModel that has no variables.
-        StateFileError: The state file is malformed.
-        StorageError: A file cannot be read, and the reason is not damage but, for example, a missing permission.
-
-    Example:
-        >>> import milepost, tempfile
-        >>> directory = tempfile.mkdtemp()
-        >>> latest_checkpoint(directory) is None
-        True
-        >>> path = milepost.Checkpoint(v=milepost.Variable(1.0)).save(directory + "/ckpt")
-        >>> latest_checkpoint(directory) == path
-        True
-    """
-    files, directory = checked(storage), plain_path(checkpoint_dir)
-    found = newest_good(files, lambda: known_checkpoints(files, directory, latest_filename), verify)
-    if found is not None or latest_filename is not None or files.is_file(os.path.join(directory, STATE_FILE)):
+    """The newest good checkpoint of a directory. Arguments, result and errors are those of `milepost.latest_checkpoint`."""
+    found = newest_good(storage, lambda: known_checkpoints(storage, directory, latest_filename), verify)
+    if found is not None or latest_filename is not None or storage.is_file(os.path.join(directory, STATE_FILE)):
         return found
-    if is_saved_model(files, directory):
-        return next(good_checkpoints(files, [checkpoint_of(files, directory)], verify), None)
-    if versions := versions_in(files, directory):
+    if is_saved_model(storage, directory):
+        return next(good_checkpoints(storage, [checkpoint_of(storage, directory)], verify), None)
+    if versions := versions_in(storage, directory):
         warn(f"{directory} contains versions of a SavedModel, but no checkpoint: {versions_remedy(versions)}")
     return None
 
 
-def checkpoints_iterator(
-    checkpoint_dir: PathLike,
-    min_interval_secs: float = 0,
-    timeout: float | None = None,
-    timeout_fn: Callable[[], bool] | None = None,
-    *,
-    verify: Verification = "checksums",
-    storage: Storage | None = None,
+def new_checkpoints(
+    storage: Storage,
+    directory: str,
+    min_interval_secs: float,
+    timeout: float | None,
+    timeout_fn: Callable[[], bool] | None,
+    verify: Verification,
 ) -> Iterator[str]:
-    """Waits for new checkpoints of a directory, and yields the newest each time.
-
-    If there are several new checkpoints, only the newest is yielded. The directory is read once a second.
-
-    Args:
-        checkpoint_dir: The directory.
-        min_interval_secs: The smallest number of seconds between two checkpoints.
-        timeout: The largest number of seconds to wait for the next checkpoint. By default there is no limit.
-        timeout_fn: A function without arguments, called after each timeout and after each checkpoint. The iteration ends
-            when it returns true. Without it, the iteration ends with the first timeout.
-        verify: As for `latest_checkpoint`.
-        storage: Where the directory is; by default on this machine.
-
-    Raises:
-        StateFileError: The state file is malformed.
-        StorageError: As for `latest_checkpoint`.
-
-    Example:
-        >>> import milepost, tempfile
-        >>> directory = tempfile.mkdtemp()
-        >>> path = milepost.Checkpoint(v=milepost.Variable(1.0)).save(directory + "/ckpt")
-        >>> list(checkpoints_iterator(directory, timeout=0)) == [path]
-        True
-    """
-    storage = checked(storage)
+    """Waits for new checkpoints of a directory. Arguments, results and errors are those of `milepost.checkpoints_iterator`."""
     warned: set[str] = set()
 
     def skip_once(prefix: str, problem: MilepostError) -> None:
@@ -293,7 +229,7 @@ def checkpoints_iterator(
 
     last: str | None = None
     while True:
-        new = _wait_for_other_than(last, checkpoint_dir, timeout, verify, storage, skip_once)
+        new = _wait_for_other_than(last, directory, timeout, verify, storage, skip_once)
         if new is None:
             if timeout_fn is None:
                 return
@@ -306,40 +242,10 @@ def checkpoints_iterator(
             return
 
 
-def checkpoint_exists(checkpoint_prefix: PathLike, *, storage: Storage | None = None) -> bool:
-    """Whether a checkpoint exists, or any file or directory with exactly this path. Nothing is verified.
-
-    Args:
-        checkpoint_prefix: The prefix. The path of an index is accepted too.
-        storage: Where the checkpoint is; by default on this machine.
-
-    Example:
-        >>> checkpoint_exists("there/is/none")
-        False
-    """
-    return _identifying_path(checked(storage), plain_path(checkpoint_prefix)) is not None
-
-
-def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[PathLike], *, storage: Storage | None = None) -> list[float]:
-    """When checkpoints were written, in whole seconds since the epoch. Checkpoints that do not exist are left out.
-
-    Args:
-        checkpoint_prefixes: Prefixes.
-        storage: Where they are; by default on this machine.
-
-    Example:
-        >>> get_checkpoint_mtimes(["there/is/none"])
-        []
-    """
-    storage = checked(storage)
-    paths = (_identifying_path(storage, plain_path(prefix)) for prefix in checkpoint_prefixes)
-    return [float(math.floor(storage.modified(path))) for path in paths if path is not None]
-
-
 def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostError | None:
     try:
         if verify == "none":
-            if _identifying_path(storage, prefix) is None:
+            if identifying_path(storage, prefix) is None:
                 return CheckpointNotFoundError("this checkpoint does not exist", file=prefix)
             return None
         with open_whole(storage, prefix) as reader:
@@ -354,7 +260,7 @@ def _problem(storage: Storage, prefix: str, verify: Verification) -> MilepostErr
     return None
 
 
-def _identifying_path(storage: Storage, prefix: str) -> str | None:
+def identifying_path(storage: Storage, prefix: str) -> str | None:
     """The file that shows that a checkpoint exists: its index or, as in TensorFlow, anything with the path of the prefix."""
     if not prefix:
         return None
@@ -370,7 +276,7 @@ def _identifying_path(storage: Storage, prefix: str) -> str | None:
 
 def _wait_for_other_than(
     last: str | None,
-    directory: PathLike,
+    directory: str,
     timeout: float | None,
     verify: Verification,
     storage: Storage,

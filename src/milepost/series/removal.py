@@ -9,64 +9,12 @@ from collections.abc import Sequence
 
 from milepost.bundle import index_path
 from milepost.bundle.names import v1_shards
-from milepost.errors import warn
 from milepost.series.leftovers import data_files, data_files_of
 from milepost.series.notes import Temporary, new_token, removals
 from milepost.series.pins import is_noted, is_pinned, pinned_error, removal
 from milepost.series.series import known_checkpoints
-from milepost.series.state_file import STATE_FILE, PathLike, record_state
+from milepost.series.state_file import STATE_FILE, record_state
 from milepost.storage import Storage
-from milepost.storage.checked import checked
-from milepost.storage.paths import plain_path
-
-
-def remove_checkpoint(
-    checkpoint_prefix: PathLike,
-    checkpoint_format_version: int = 2,
-    meta_graph_suffix: str = "meta",
-    *,
-    storage: Storage | None = None,
-) -> bool:
-    """Removes the files of a checkpoint, its index before its data, and its entry in the state file.
-
-    If it was the latest checkpoint, the newest of the others becomes the latest. If the state file names no other checkpoint,
-    the state file is removed too. If there is no such checkpoint, a `MilepostWarning` is issued. If the process is
-    killed meanwhile, the next `CheckpointManager` of the directory completes the removal.
-
-    Args:
-        checkpoint_prefix: The prefix. The characters ``*``, ``?`` and ``[`` in it have no special meaning.
-        checkpoint_format_version: 2, or 1 for the format before TensorFlow 0.12.
-        meta_graph_suffix: The ending of the file that holds the graph of TensorFlow 1.
-        storage: Where the checkpoint is; by default on this machine.
-
-    Returns:
-        Whether a file was removed.
-
-    Raises:
-        StateFileError: The state file of the directory is malformed. Nothing was removed.
-        StorageError: A file cannot be removed.
-        UnsupportedError: The checkpoint is pinned. Nothing was removed.
-
-    Example:
-        >>> import milepost, os, tempfile
-        >>> directory = tempfile.mkdtemp()
-        >>> path = milepost.Checkpoint(v=milepost.Variable(1.0)).save(directory + "/ckpt")
-        >>> remove_checkpoint(path)
-        True
-        >>> os.listdir(directory)
-        []
-    """
-    storage = checked(storage)
-    prefix = plain_path(checkpoint_prefix)
-    if checkpoint_format_version == 1 or not is_left(storage, prefix):
-        take_off_the_list(storage, os.path.dirname(prefix), prefix)
-        found = remove_files(storage, prefix, checkpoint_format_version, meta_graph_suffix)
-    else:
-        found = remove_for_good(storage, prefix)
-        _remove_graph(storage, prefix, meta_graph_suffix)
-    if not found:
-        warn(f"there is no checkpoint {prefix or repr(prefix)}, so none was removed")
-    return found
 
 
 def remove_for_good(storage: Storage, prefix: str, directory: str | None = None) -> bool:
@@ -132,7 +80,7 @@ def finish_removals(storage: Storage, directory: str, listed_in: str | None = No
 
 
 def remove_files(storage: Storage, prefix: str, version: int = 2, meta_graph_suffix: str = "meta") -> bool:
-    """Removes the files of a checkpoint, but no entry of it. Arguments, result and errors are those of `remove_checkpoint`."""
+    """Removes the files of a checkpoint, but no entry of it. Arguments, result and errors are those of `milepost.tensorflow1.remove_checkpoint`."""
     if version == 1:
         files: Sequence[str] = v1_shards(storage, prefix)
         if storage.is_file(prefix):
@@ -142,11 +90,12 @@ def remove_files(storage: Storage, prefix: str, version: int = 2, meta_graph_suf
         found = bool(files)
     else:
         found = bool(remove_bundles(storage, [prefix]))
-    _remove_graph(storage, prefix, meta_graph_suffix)
+    remove_graph(storage, prefix, meta_graph_suffix)
     return found
 
 
-def _remove_graph(storage: Storage, prefix: str, meta_graph_suffix: str) -> None:
+def remove_graph(storage: Storage, prefix: str, meta_graph_suffix: str) -> None:
+    """Removes the file that holds the graph of TensorFlow 1 of a checkpoint, if there is one."""
     unsharded = re.sub(r"-[\d?]+-of-\d+$", "", prefix)
     storage.remove(f"{unsharded}.{meta_graph_suffix}")
 

@@ -17,7 +17,7 @@ from typing import Final
 from milepost.bundle import index_path
 from milepost.bundle.names import v1_shards
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
-from milepost.series.state_file import STATE_FILE, get_checkpoint_state
+from milepost.series.state_file import STATE_FILE, state_of
 from milepost.storage import Storage
 
 _PROGRAMS: Final = ("saved_model.pb", "saved_model.pbtxt")
@@ -111,7 +111,7 @@ def _is_listed(storage: Storage, directory: str) -> bool:
     """Whether the state file of a directory names a checkpoint."""
     if not storage.is_file(os.path.join(directory, STATE_FILE)):
         return False
-    return get_checkpoint_state(directory, storage=storage) is not None
+    return state_of(storage, directory) is not None
 
 
 def _refuse_versions(storage: Storage, path: str) -> None:

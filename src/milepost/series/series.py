@@ -26,8 +26,8 @@ from milepost.series.state_file import (
     STATE_FILE,
     CheckpointState,
     PathLike,
-    get_checkpoint_state,
     record_state,
+    state_of,
 )
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
@@ -115,7 +115,7 @@ def known_checkpoints(
         StorageError: The directory cannot be read.
     """
     directory = plain_path(directory)
-    state = get_checkpoint_state(directory, latest_filename, storage=storage)
+    state = state_of(storage, directory, latest_filename)
     if state is not None:
         state = _located(storage, directory, state)
     if latest_filename is None:
@@ -188,7 +188,7 @@ def is_inside(storage: Storage, directory: str, prefix: str) -> bool:
 
 def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundError:
     """The error for a directory without a checkpoint that can be opened."""
-    state = get_checkpoint_state(directory, storage=storage)
+    state = state_of(storage, directory)
     others = find_prefixes(storage, directory)
     listed = ", ".join(map(repr, others[-_MOST_LISTED:]))
     there = listed or "no checkpoint"

@@ -8,17 +8,15 @@ directory as the caller passed it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StateFileError, UnsupportedError, warn
 from milepost.series.commit import commit_file
 from milepost.series.state_format import CheckpointState as CheckpointState  # which this module reads and writes
 from milepost.series.state_format import check_encodable, format_state, not_understood, parse_state
-from milepost.storage import LocalStorage, Storage
-from milepost.storage.checked import checked, unchecked
+from milepost.storage import Storage
+from milepost.storage.checked import checked
 from milepost.storage.paths import (
-    check_local,
     has_directory,
     plain_path,
     relative_path,
@@ -52,35 +50,9 @@ def check_recordable(path: str) -> None:
     check_encodable(path)
 
 
-def get_checkpoint_state(
-    checkpoint_dir: PathLike, latest_filename: str | None = None, *, storage: Storage | None = None
-) -> CheckpointState | None:
-    """Reads the state file of a directory.
-
-    TensorFlow treats a malformed file as if there were none, so that training starts over without a message. This raises an
-    error.
-
-    Args:
-        checkpoint_dir: The directory.
-        latest_filename: Name of the state file; by default ``checkpoint``.
-        storage: Where the directory is; by default on this machine.
-
-    Returns:
-        The state, with relative paths joined to ``checkpoint_dir``. None if there is no state file.
-
-    Raises:
-        StateFileError: A ``ValueError``: the file is malformed.
-        StorageError: The file cannot be read.
-
-    Example:
-        >>> import tempfile
-        >>> directory = tempfile.mkdtemp()
-        >>> update_checkpoint_state(directory, "ckpt-1")
-        >>> get_checkpoint_state(directory).model_checkpoint_path == directory + "/ckpt-1"
-        True
-    """
-    directory = plain_path(checkpoint_dir)
-    data = read_state_file(checked(storage), directory, latest_filename)
+def state_of(storage: Storage, directory: str, latest_filename: str | None = None) -> CheckpointState | None:
+    """The state of a directory; None if there is no state file. Arguments and errors are those of `milepost.get_checkpoint_state`."""
+    data = read_state_file(storage, directory, latest_filename)
     if data is None:
         return None
     state = parse_state(data, _state_path(directory, latest_filename))
@@ -124,65 +96,6 @@ def read_state_file(storage: Storage, directory: str, latest_filename: str | Non
         file.close()
 
 
-def update_checkpoint_state(
-    save_dir: PathLike,
-    model_checkpoint_path: PathLike,
-    all_model_checkpoint_paths: Iterable[PathLike] | None = None,
-    latest_filename: str | None = None,
-    all_model_checkpoint_timestamps: Sequence[float] | None = None,
-    last_preserved_timestamp: float | None = None,
-    *,
-    storage: Storage | None = None,
-) -> None:
-    """Writes the state file of a directory, atomically and durably, as ``tf.compat.v1.train`` does.
-
-    If ``save_dir`` is relative, relative paths must begin with it, and are written relative to it. All other paths are written
-    as they are.
-
-    Args:
-        save_dir: The directory.
-        model_checkpoint_path: The latest checkpoint.
-        all_model_checkpoint_paths: All checkpoints, oldest first. The latest is added if it is not the last.
-        latest_filename: Name of the state file; by default ``checkpoint``.
-        all_model_checkpoint_timestamps: When each of ``all_model_checkpoint_paths`` was saved, in seconds since the epoch.
-        last_preserved_timestamp: When the last preserved checkpoint was saved.
-        storage: Where the directory is; by default on this machine.
-
-    Raises:
-        ValueError: The number of timestamps is not that of the paths.
-        RuntimeError: The latest checkpoint has the path of the state file.
-        StateFileError: A path has no UTF-8 form.
-        StorageError: The file cannot be written. The existing one is unchanged.
-        UnsupportedError: A path is a URL or begins with ``~``, and the storage is that of this machine.
-
-    Example:
-        >>> import tempfile
-        >>> directory = tempfile.mkdtemp()
-        >>> update_checkpoint_state(directory, "ckpt-2", ["ckpt-1"])
-        >>> print(open(directory + "/checkpoint").read(), end="")
-        model_checkpoint_path: "ckpt-2"
-        all_model_checkpoint_paths: "ckpt-1"
-        all_model_checkpoint_paths: "ckpt-2"
-    """
-    storage = checked(storage)
-    directory, latest = plain_path(save_dir), plain_path(model_checkpoint_path)
-    paths = [plain_path(path) for path in all_model_checkpoint_paths or ()]
-    if not paths or paths[-1] != latest:
-        paths.append(latest)
-    if isinstance(unchecked(storage), LocalStorage):
-        for path in paths:
-            check_local(path)
-    timestamps = tuple(all_model_checkpoint_timestamps or ())
-    if timestamps and len(timestamps) != len(paths):
-        raise ValueError(f"{len(timestamps)} timestamps for {len(paths)} checkpoint paths: {timestamps}, {paths}")
-
-    def written(path: str) -> str:
-        return with_slashes(path if os.path.isabs(directory) or os.path.isabs(path) else relative_path(path, directory))
-
-    state = CheckpointState(written(latest), tuple(map(written, paths)), timestamps, last_preserved_timestamp or 0.0)
-    _write(directory, state, latest_filename, storage)
-
-
 def record_state(
     directory: PathLike, state: CheckpointState, latest_filename: str | None = None, *, storage: Storage | None = None
 ) -> bytes:
@@ -192,7 +105,7 @@ def record_state(
 
     Args:
         directory: The directory.
-        state: What to write, with paths as `get_checkpoint_state` gives them, beginning with ``directory`` or absolute.
+        state: What to write, with paths as `state_of` gives them, beginning with ``directory`` or absolute.
         latest_filename: Name of the state file; by default ``checkpoint``.
         storage: Where the directory is; by default on this machine.
 
@@ -213,7 +126,7 @@ def record_state(
             return inside
         return with_slashes(relative_path(path, directory))
 
-    return _write(
+    return write_state(
         directory,
         CheckpointState(
             relative(state.model_checkpoint_path),
@@ -226,7 +139,8 @@ def record_state(
     )
 
 
-def _write(directory: str, state: CheckpointState, latest_filename: str | None, storage: Storage | None) -> bytes:
+def write_state(directory: str, state: CheckpointState, latest_filename: str | None, storage: Storage | None) -> bytes:
+    """Writes a state as it is. Arguments, result and errors are those of `record_state`."""
     path = _state_path(directory, latest_filename)
     if os.path.normpath(os.path.join(directory, state.model_checkpoint_path)) == os.path.normpath(path):
         raise RuntimeError(f"a checkpoint cannot have the path of the state file, {path}; save under another name")

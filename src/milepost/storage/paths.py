@@ -259,11 +259,11 @@ def check_has_file_name(name: str, path: str) -> None:
         UnsupportedError: The path is empty, ends with a separator, or its last part is ``.`` or ``..``.
 
     Example:
-        >>> check_has_file_name("file_prefix", "run/ckpt")
-        >>> check_has_file_name("file_prefix", "run/")
+        >>> check_has_file_name("path", "run/ckpt")
+        >>> check_has_file_name("path", "run/")
         Traceback (most recent call last):
         milepost.errors.UnsupportedError: the prefix has no file name
-          key: file_prefix
+          key: path
           expected: a name for the files, with or without the path of a directory before it
           found: 'run/'
           remedy: pass 'run/ckpt'

@@ -48,7 +48,7 @@ def _restore(storage: MemoryStorage, objects: Objects, **options: Any) -> tuple[
 
 
 def _keys(storage: MemoryStorage) -> set[str]:
-    return set(CheckpointReader(_PATH, storage).get_variable_to_shape_map())
+    return set(CheckpointReader(_PATH, CheckpointOptions(storage=storage)).get_variable_to_shape_map())
 
 
 def _refuses_to(do: Callable[[], object]) -> bool:

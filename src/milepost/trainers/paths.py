@@ -15,9 +15,9 @@ from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError
 from milepost.manager import CheckpointManager
-from milepost.series.directory import latest_checkpoint
-from milepost.series.state_file import STATE_FILE, get_checkpoint_state
-from milepost.storage.local import LocalStorage
+from milepost.series.directory import latest_in
+from milepost.series.state_file import STATE_FILE, state_of
+from milepost.storage.local import LOCAL_STORAGE, LocalStorage
 from milepost.storage.paths import check_local, plain_path
 from milepost.trainers.whole_state import WholeState
 
@@ -91,10 +91,10 @@ def remove_path(path: str) -> None:
 
 def _newest(directory: str) -> str | None:
     """The newest good checkpoint of a directory; if all are damaged, the newest one, whose error says how."""
-    found = latest_checkpoint(directory)
+    found = latest_in(LOCAL_STORAGE, directory)
     if found is not None:
         return found
-    state = get_checkpoint_state(directory)
+    state = state_of(LOCAL_STORAGE, directory)
     return None if state is None else state.newest_first()[0]
 
 

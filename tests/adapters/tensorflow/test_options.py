@@ -29,7 +29,9 @@ def test_tensorflows_options_are_taken_by_everything(tmp_path):
     assert manager.restore_or_initialize() == str(tmp_path / "run" / "ckpt-2")
     model = tf.Module()
     model.v = tf.Variable(1.0)
-    milepost.load_weights(model, milepost.save_weights(model, tmp_path / "weights", options), options).assert_consumed()
+    milepost.Checkpoint(model).read(
+        milepost.Checkpoint(model).write(tmp_path / "weights", options), options
+    ).assert_consumed()
 
 
 def test_tensorflows_write_callbacks_are_called(tmp_path):
@@ -82,15 +84,15 @@ def test_a_path_may_be_a_tensor_or_array_or_bytes(form, tmp_path):
     assert milepost.get_checkpoint_state(directory).model_checkpoint_path == path
     assert milepost.load_checkpoint(form(path)).has_tensor(KEY)
     assert milepost.load_variable(directory, KEY).tolist() == list(range(10))
-    assert milepost.checkpoint_exists(form(path))
-    assert len(milepost.get_checkpoint_mtimes([form(path)])) == 1
+    assert milepost.tensorflow1.checkpoint_exists(form(path))
+    assert len(milepost.tensorflow1.get_checkpoint_mtimes([form(path)])) == 1
     assert milepost.CheckpointView(form(path)).children(0)
-    milepost.update_checkpoint_state(directory, form(path))
+    milepost.tensorflow1.update_checkpoint_state(directory, form(path))
     assert CheckpointManager(saved, form(str(tmp_path / "run")), max_to_keep=1).save() == str(
         tmp_path / "run" / "ckpt-2"
     )
-    milepost.remove_checkpoint(form(path))
-    assert not milepost.checkpoint_exists(path)
+    milepost.tensorflow1.remove_checkpoint(form(path))
+    assert not milepost.tensorflow1.checkpoint_exists(path)
 
 
 @pytest.mark.parametrize("path", [3, None, 1.5, ["a"], tf.constant(3), tf.constant(["a", "b"])])

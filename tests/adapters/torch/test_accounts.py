@@ -97,9 +97,9 @@ KINDS = [Persisting, Counting, Overriding, Syncing]
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_class_adds_to_its_state_dict_comes_back(tmp_path, kind):
     net = trained(kind)
-    path = milepost.save_weights(net, tmp_path / "w", milepost.CheckpointOptions(strict=True))
+    path = milepost.Checkpoint(net).write(tmp_path / "w", milepost.CheckpointOptions(strict=True))
     fresh, reference = kind(), kind()
-    milepost.load_weights(fresh, path).assert_consumed()
+    milepost.Checkpoint(fresh).read(path).assert_consumed()
     reference.load_state_dict(copy.deepcopy(net.state_dict()))
     assert repr(told(fresh)) == repr(told(reference)) == repr(told(net))
     assert repr(fresh.state_dict()) == repr(net.state_dict())
@@ -110,9 +110,9 @@ def test_what_a_module_inside_others_adds_comes_back(tmp_path, kind):
     def make(inner):
         return nn.Sequential(nn.Linear(1, 1), nn.ModuleDict({"inner": inner}))
 
-    path = milepost.save_weights(make(trained(kind)), tmp_path / "w")
+    path = milepost.Checkpoint(make(trained(kind))).write(tmp_path / "w")
     fresh = make(kind())
-    milepost.load_weights(fresh, path).assert_consumed()
+    milepost.Checkpoint(fresh).read(path).assert_consumed()
     assert repr(told(fresh[1]["inner"])) == repr(told(trained(kind)))
 
 
@@ -139,12 +139,12 @@ def test_a_hook_that_renames_is_followed(tmp_path):
         return net
 
     net, fresh = make(), make()
-    milepost.load_weights(fresh, milepost.save_weights(net, tmp_path / "w")).assert_consumed()
+    milepost.Checkpoint(fresh).read(milepost.Checkpoint(net).write(tmp_path / "w")).assert_consumed()
     assert torch.equal(fresh.weight, net.weight)
 
 
 def test_a_module_that_refuses_what_it_added_changes_nothing(tmp_path):
-    path = milepost.save_weights(nn.Sequential(nn.Linear(1, 1), trained(Counting)), tmp_path / "w")
+    path = milepost.Checkpoint(nn.Sequential(nn.Linear(1, 1), trained(Counting))).write(tmp_path / "w")
     fresh = nn.Sequential(nn.Linear(1, 1), Counting())
     before = fresh[0].weight.clone()
 
@@ -154,7 +154,7 @@ def test_a_module_that_refuses_what_it_added_changes_nothing(tmp_path):
 
     fresh[1].register_load_state_dict_pre_hook(refuse)
     with pytest.raises(milepost.MismatchError, match="nothing was changed"):
-        milepost.load_weights(fresh, path)
+        milepost.Checkpoint(fresh).read(path)
     assert torch.equal(fresh[0].weight, before)
 
 

@@ -168,10 +168,10 @@ def test_averages_of_parameters_that_are_not_contiguous_keep_their_own_strides(t
 
 def test_parameters_that_a_restore_makes_keep_their_strides(tmp_path):
     net = nn.Conv2d(2, 3, 2).to(memory_format=torch.channels_last)
-    path = milepost.save_weights(net, tmp_path / "w")
+    path = milepost.Checkpoint(net).write(tmp_path / "w")
     with torch.device("meta"):
         fresh = nn.Conv2d(2, 3, 2)
-    milepost.load_weights(fresh, path).assert_consumed()
+    milepost.Checkpoint(fresh).read(path).assert_consumed()
     assert torch.equal(fresh.weight, net.weight)
     assert fresh.weight.stride() == net.weight.stride()
 
@@ -179,7 +179,7 @@ def test_parameters_that_a_restore_makes_keep_their_strides(tmp_path):
 def test_parameters_that_have_memory_keep_the_strides_that_the_program_gave_them(tmp_path):
     net, fresh = nn.Conv2d(2, 3, 2).to(memory_format=torch.channels_last), nn.Conv2d(2, 3, 2)
     strides = fresh.weight.stride()
-    milepost.load_weights(fresh, milepost.save_weights(net, tmp_path / "w")).assert_consumed()
+    milepost.Checkpoint(fresh).read(milepost.Checkpoint(net).write(tmp_path / "w")).assert_consumed()
     assert torch.equal(fresh.weight, net.weight)
     assert fresh.weight.stride() == strides
 

@@ -117,9 +117,9 @@ def test_a_tied_model_takes_the_last_of_values_that_differ_as_load_state_dict_do
     elif kind == "safetensors":
         pytest.importorskip("safetensors.torch").save_file(model.state_dict(), path)
     else:
-        path = milepost.save_weights(model, path)
+        path = milepost.Checkpoint(model).write(path)
     loaded.load_state_dict(model.state_dict())
-    status = milepost.load_weights(tied, path)
+    status = milepost.Checkpoint(tied).read(path)
     assert all(map(torch.equal, tied.state_dict().values(), loaded.state_dict().values()))
     with pytest.raises(AssertionError, match=r"inner.0.weight.*took the value of z.weight"):
         status.assert_consumed()
@@ -346,13 +346,13 @@ def test_a_buffer_on_the_meta_device_is_named_if_its_module_has_nothing_else(tmp
             self.register_buffer("table", torch.arange(4.0), persistent=False)
 
     net = nn.Sequential(nn.Linear(3, 2), Table())
-    own, pickled = milepost.save_weights(net, tmp_path / "w"), tmp_path / "w.pt"
+    own, pickled = milepost.Checkpoint(net).write(tmp_path / "w"), tmp_path / "w.pt"
     torch.save(net.state_dict(), pickled)
     for path in (own, pickled):
         with torch.device("meta"):
             fresh = nn.Sequential(nn.Linear(3, 2), Table())
         with pytest.warns(milepost.UnrestoredWarning, match="'table' of a Table") as warned:
-            milepost.load_weights(fresh, path)
+            milepost.Checkpoint(fresh).read(path)
         assert len(warned) == 1
 
 

@@ -91,13 +91,13 @@ def saved(request, tmp_path):
         if request.param == "safetensors":
             pytest.importorskip("safetensors.torch").save_file(module.state_dict(), tmp_path / "w.safetensors")
             return tmp_path / "w.safetensors"
-        return milepost.save_weights(module, tmp_path / "w")
+        return milepost.Checkpoint(module).write(tmp_path / "w")
 
     return save
 
 
 def restored(module, path, **arguments):
-    status = milepost.load_weights(module, path, **arguments)
+    status = milepost.Checkpoint(module).read(path, **arguments)
     status.assert_consumed()
     status.assert_existing_objects_matched()
     return module
@@ -141,7 +141,7 @@ def test_what_the_code_does_not_take_is_unexpected(saved):
     old = nested(Old)
     old[1].register_buffer("other", torch.ones(1))
     with pytest.raises(AssertionError, match="other") as caught:
-        milepost.load_weights(nested(Overriding), saved(old)).assert_consumed()
+        milepost.Checkpoint(nested(Overriding)).read(saved(old)).assert_consumed()
     assert "old" not in str(caught.value)
 
 
@@ -149,14 +149,14 @@ def test_what_the_code_does_not_fill_is_missing(saved):
     new = nested(Overriding)
     new[1].register_buffer("other", torch.ones(1))
     with pytest.raises(AssertionError, match="other") as caught:
-        milepost.load_weights(new, saved(nested(Old))).assert_existing_objects_matched()
+        milepost.Checkpoint(new).read(saved(nested(Old))).assert_existing_objects_matched()
     assert "new" not in str(caught.value)
 
 
 def test_what_is_ignored_keeps_its_value(tmp_path):
-    path = milepost.save_weights(nested(Old), tmp_path / "w")
+    path = milepost.Checkpoint(nested(Old)).write(tmp_path / "w")
     model = nested(Overriding)
-    milepost.load_weights(model, path, ignore="1/new")
+    milepost.Checkpoint(model).read(path, ignore="1/new")
     assert model[1].new.tolist() == [0.0, 0.0, 0.0]
 
 
@@ -166,7 +166,7 @@ def test_an_error_of_the_code_leaves_the_module_as_it_was(saved):
     model = nested(Overriding)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     with pytest.raises(RefusedError, match="size mismatch for new"):
-        milepost.load_weights(model, saved(old))
+        milepost.Checkpoint(model).read(saved(old))
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
@@ -198,7 +198,7 @@ def test_one_number_with_a_dimension_is_one_without(saved):
 
 def test_several_numbers_are_not(saved):
     with pytest.raises(MismatchError, match="wrong shape"):
-        milepost.load_weights(nested(Kilometres, 0.0), saved(nested(Kilometres, [5.0, 6.0])))
+        milepost.Checkpoint(nested(Kilometres, 0.0)).read(saved(nested(Kilometres, [5.0, 6.0])))
 
 
 def test_spectral_norm_of_pytorch_computes_what_its_first_version_did_not_save(tmp_path):

@@ -31,23 +31,23 @@ def observers():
 def test_an_observer_that_has_seen_nothing_takes_the_saved_ranges(tmp_path):
     net, fresh = observers(), observers()
     net(torch.arange(12.0).reshape(4, 3))
-    path = milepost.save_weights(net, tmp_path / "w")
-    milepost.load_weights(fresh, path).assert_consumed()
+    path = milepost.Checkpoint(net).write(tmp_path / "w")
+    milepost.Checkpoint(fresh).read(path).assert_consumed()
     assert fresh[0].min_val.tolist() == [0.0, 3.0, 6.0, 9.0]
 
 
 def test_a_hook_before_loading_does_what_it_does_beside_the_shape(tmp_path):
-    path = milepost.save_weights(nn.Sequential(Growing(5)), tmp_path / "w")
+    path = milepost.Checkpoint(nn.Sequential(Growing(5))).write(tmp_path / "w")
     fresh = nn.Sequential(Growing(2))
-    milepost.load_weights(fresh, path).assert_consumed()
+    milepost.Checkpoint(fresh).read(path).assert_consumed()
     assert (fresh[0].rows.tolist(), fresh[0].size) == ([5.0] * 5, 5)
 
 
 def test_a_class_that_loads_only_its_own_shape_is_refused_and_unchanged(tmp_path):
-    path = milepost.save_weights(nn.Sequential(nn.BatchNorm1d(4), Growing(5)), tmp_path / "w")
+    path = milepost.Checkpoint(nn.Sequential(nn.BatchNorm1d(4), Growing(5))).write(tmp_path / "w")
     fresh = nn.Sequential(nn.BatchNorm1d(3), Growing(2))
     with pytest.raises(milepost.MismatchError, match="wrong shape") as caught:
-        milepost.load_weights(fresh, path)
+        milepost.Checkpoint(fresh).read(path)
     assert "rows" not in str(caught.value)
     assert (fresh[1].rows.tolist(), fresh[1].size) == ([2.0, 2.0], 2)
 
@@ -65,8 +65,8 @@ class Refusing(nn.Module):  # type: ignore[name-defined]
 
 
 def test_a_failed_restore_gives_a_reshaped_tensor_its_old_shape_back(tmp_path):
-    path = milepost.save_weights([Growing(5), Refusing()], tmp_path / "w")
+    path = milepost.Checkpoint([Growing(5), Refusing()]).write(tmp_path / "w")
     fresh = [Growing(2), Refusing()]
     with pytest.raises(milepost.MilepostError, match="not now"):
-        milepost.load_weights(fresh, path)
+        milepost.Checkpoint(fresh).read(path)
     assert (fresh[0].rows.tolist(), fresh[0].size) == ([2.0, 2.0], 2)

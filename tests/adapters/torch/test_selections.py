@@ -166,7 +166,7 @@ def test_a_tree_and_a_converted_file_have_what_a_restore_takes(tmp_path, selecti
     optimizer.step()
     path = milepost.Checkpoint(net=net, optimizer=optimizer).write(tmp_path / "c")
     if by == "load":
-        names = set(milepost.to_state_dict(path, separator="/", **selection))
+        names = set(milepost.load(path, separator="/", **selection))
         slot = "optimizer/.OPTIMIZER_SLOT/exp_avg/net/{}/weight"
     else:
         milepost.convert(path, tmp_path / f"c.{by}", **selection)
@@ -384,7 +384,7 @@ def test_state_for_a_parameter_without_a_shape_is_deferred(tmp_path):
 
 def test_a_tree_has_what_is_named_by_another_name(tmp_path):
     path = milepost.Checkpoint(net=Shared()).write(tmp_path / "c")
-    assert milepost.to_state_dict(path, only="net/decoder").keys() == {
+    assert milepost.load(path, only="net/decoder", separator=".").keys() == {
         "net.decoder.embedding.weight",
         "net.decoder.linear.weight",
         "net.decoder.linear.bias",

@@ -80,9 +80,9 @@ def uncoalesced():
 
 
 def resumed(directory, held):
-    path = milepost.save_weights(Holder(held), directory / "c")
+    path = milepost.Checkpoint(Holder(held)).write(directory / "c")
     fresh = Holder()
-    milepost.load_weights(fresh, path).assert_consumed()
+    milepost.Checkpoint(fresh).read(path).assert_consumed()
     return fresh.held
 
 
@@ -112,7 +112,7 @@ def test_a_quantized_model_computes_the_same_after_a_restore(tmp_path):
         return torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(3, 2)), {nn.Linear}, dtype=torch.qint8)
 
     first, second = model(0), model(1)
-    milepost.load_weights(second, milepost.save_weights(first, tmp_path / "c")).assert_consumed()
+    milepost.Checkpoint(second).read(milepost.Checkpoint(first).write(tmp_path / "c")).assert_consumed()
     x = torch.linspace(-1, 1, 3).reshape(1, 3)
     assert torch.equal(second(x), first(x))
 
@@ -195,7 +195,7 @@ def test_a_parameter_and_a_view_of_it_stay_one_memory():
 @pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning")
 def test_tensors_that_cannot_be_made_again_are_refused(tmp_path, make, reason):
     with pytest.raises(milepost.UnsupportedError) as caught:
-        milepost.save_weights(Holder(make()), tmp_path / "c")
+        milepost.Checkpoint(Holder(make())).write(tmp_path / "c")
     assert caught.value.key == "_extra_state"
     assert reason in caught.value.found
     assert "hold" in caught.value.remedy
@@ -211,7 +211,7 @@ def test_buffers_that_cannot_be_made_again_are_refused(tmp_path, make):
     net = nn.Module()
     net.register_buffer("held", make())
     with pytest.raises(milepost.UntrackableError) as caught:
-        milepost.save_weights(net, tmp_path / "c")
+        milepost.Checkpoint(net).write(tmp_path / "c")
     assert caught.value.key == "held"
     assert "hold" in caught.value.remedy
 
@@ -322,6 +322,6 @@ def test_what_a_hook_renames_is_given_back_as_state_dict_has_it(tmp_path):
             state["weight"] = state.pop("kernel")
 
     saved, fresh = Renaming(), Renaming()
-    milepost.load_weights(fresh, milepost.save_weights(saved, tmp_path / "c")).assert_consumed()
+    milepost.Checkpoint(fresh).read(milepost.Checkpoint(saved).write(tmp_path / "c")).assert_consumed()
     assert torch.equal(fresh.weight, saved.weight)
     assert fresh.taken is torch.Tensor

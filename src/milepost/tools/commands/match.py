@@ -57,7 +57,7 @@ def add(commands: Any) -> None:
             1: "some would not, or --rename, --ignore or --only names nothing",
         },
         "The module is imported, so its code runs. No value of the checkpoint is read. Without a save_counter in the checkpoint, as after "
-        "write() or save_weights(), it is matched as read() does.",
+        "write(), it is matched as read() does.",
     )
     add_checkpoint(command, text=FILES)
     command.add_argument(

@@ -13,7 +13,7 @@ from milepost.checkpoint.checkpoint import Checkpoint, view_of
 from milepost.checkpoint.views import TrackableView
 from milepost.conversion.output_file import write_text
 from milepost.engine.arguments import is_whole_number, wrong
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.turns import LOOK, Turn
 from milepost.errors import ArgumentError, KeyNotFoundError
 from milepost.graph.contract.operation import Operation
@@ -24,8 +24,6 @@ from milepost.graph.object_graph import ObjectGraph
 from milepost.manager import CheckpointManager
 from milepost.restoring.load import read_object_graph
 from milepost.saving.save import read_state
-from milepost.storage import Storage
-from milepost.storage.checked import checked
 from milepost.storage.paths import check_not_empty, plain_path
 from milepost.tensor import TensorSpec
 from milepost.tools.drawing.name_graph import graph_of_names
@@ -107,13 +105,14 @@ class Drawing:
         return f"{'Object graph of' if self.has_graph else 'Names in'} {self.of}"
 
 
+@takes_options("restore")
 def draw_graph(
     source: Any,
     *,
     root: str = "",
     depth: int | None = None,
     limit: int | None = None,
-    storage: Storage | None = None,
+    options: CheckpointOptions | None = None,
 ) -> Drawing:
     """Draws the object graph of a live object, or of a checkpoint, as ``milepost graph`` does: optimizers red, variables blue, slot
     variables orange, other objects black.
@@ -128,7 +127,7 @@ def draw_graph(
         depth: The largest number of edges to follow from there; by default any number.
         limit: The largest number of nodes to draw, at least 1. By default 60, or any number if there is a depth. What has no room is
             folded into nodes that say how many objects and bytes they stand for.
-        storage: Where the checkpoint is; by default on this machine.
+        options: How to read: where the checkpoint is.
 
     Returns:
         The drawing. A notebook shows it; ``svg``, ``dot`` and ``write()`` give it to others.
@@ -153,11 +152,12 @@ def draw_graph(
     """
     _check_number("depth", depth, 0)
     _check_number("limit", limit, 1)
+    settings = resolved(options)
     if not isinstance(source, (str, os.PathLike)):
         return _of_live(source, root, depth, limit)
     path = plain_path(source)
     check_not_empty(path)
-    with open_named(path, checked(storage)) as reader:
+    with open_named(path, storage_of(settings)) as reader:
         return drawing_of(reader, root, depth, limit)
 
 

@@ -9,7 +9,7 @@
 `byte_view`, `check_range`            the bytes of a buffer of any kind, and the bounds of a file, for a storage of your own
 ====================================  ==============================================================================
 
-A program passes a storage of its own as ``CheckpointOptions(storage=...)`` or as an argument ``storage``. The page
+A program passes a storage of its own as ``CheckpointOptions(storage=...)``. The page
 ``docs/extending.md`` shows how to write one, and `milepost.testing.storage_suite` has tests for it.
 
 Example:

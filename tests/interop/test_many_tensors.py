@@ -14,7 +14,7 @@ from milepost.foreign.pickled import PickledData
 from milepost.foreign.torch_archive import TorchArchive
 from milepost.foreign.torch_tensors import strides_of
 from milepost.foreign.zip_directory import Archive
-from milepost.storage import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE
 
 torch = pytest.importorskip("torch")
 

@@ -65,8 +65,7 @@ def rows(storage, prefix):
 
 def put_rows(storage, prefix, rows):
     table = TableWriter()
-    for key in sorted(rows):
-        table.add(key, rows[key])
+    table.add(sorted(rows.items()))
     put(storage, index_path(prefix), table.finish())
 
 

@@ -110,7 +110,7 @@ def test_an_index_without_any_entry_that_can_be_decoded(tmp_path):
     names = [f"k{number:03}" for number in range(100)]
     resource = bytes.fromhex("08 14 12 00")
     writer = TableWriter()
-    writer.add_all([(b"", bytes.fromhex("08 01 1a 02 08 01")), *((name.encode(), resource) for name in names)])
+    writer.add([(b"", bytes.fromhex("08 01 1a 02 08 01")), *((name.encode(), resource) for name in names)])
     (tmp_path / "ckpt.index").write_bytes(writer.finish())
     (tmp_path / "ckpt.data-00000-of-00001").write_bytes(b"")
     with open_bundle(LOCAL_STORAGE, prefix) as reader:

@@ -178,7 +178,7 @@ class TestHostileHeaders:
             tensor = header.meta.tensor.add(name=b"k", type=1)
             tensor.slice.add()
         table = TableWriter()
-        table.add(b"", header.SerializeToString())
+        table.add([(b"", header.SerializeToString())])
         storage = MemoryStorage()
         put(storage, "x", table.finish())
         with pytest.raises(CorruptCheckpointError, match="names a tensor twice") as caught:
@@ -194,7 +194,7 @@ class TestHostileHeaders:
             tensor.shape.dim.add(size=size)
             tensor.slice.add().extent.add(start=2 * number, length=2)
             table = TableWriter()
-            table.add(b"", header.SerializeToString())
+            table.add([(b"", header.SerializeToString())])
             put(storage, f"x-0000{number}-of-00002", table.finish())
         with open_bundle(storage, "x") as reader, pytest.raises(CorruptCheckpointError, match="disagree"):
             reader.spec("k")

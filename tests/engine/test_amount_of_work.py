@@ -40,11 +40,11 @@ CALLS = {
 
 BYTES = {
     "arrays, save": 590,
-    "arrays, restore": 1340,
+    "arrays, restore": 1250,
     "numbers, save": 620,
-    "numbers, restore": 1090,
+    "numbers, restore": 1115,
     "variables, save": 605,
-    "variables, restore": 1180,
+    "variables, restore": 1100,
     "parameters, save": 800,
     "parameters, restore": 1425,
     "jax arrays, save": 1145,

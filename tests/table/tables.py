@@ -44,8 +44,8 @@ def pairs_in(reader):
 def write(pairs, **options):
     """The bytes of a table that milepost writes."""
     writer = TableWriter(**options)
-    for key, value in pairs:
-        writer.add(key, value)
+    for pair in pairs:
+        writer.add([pair])
     return writer.finish()
 
 

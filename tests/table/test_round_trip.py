@@ -100,9 +100,9 @@ def test_the_last_index_key_is_short_too(last, limit):
 def test_keys_must_ascend(key):
     """The same key twice, or a smaller one, is refused and changes nothing."""
     writer = TableWriter()
-    writer.add(b"b", b"1")
+    writer.add([(b"b", b"1")])
     with pytest.raises(MismatchError, match="ascend") as caught:
-        writer.add(key, b"2")
+        writer.add([(key, b"2")])
     assert caught.value.key == key
     assert pairs_in(open_bytes(writer.finish())) == [(b"b", b"1")]
 

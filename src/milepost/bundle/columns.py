@@ -172,7 +172,8 @@ def _meaning(head: bytes, specs: list[TensorSpec]) -> tuple[int, int, int, int]:
     is_usual = len(head) > 3 and head[0] == 0x08 and head[1] < 0x80 and head[2] == 0x12 and head[3] < 0x80
     if is_usual and len(head) == 4 + head[3]:
         try:
-            spec, least = spec_of(parse(BundleEntry, head, what="an entry of the index"))
+            entry = parse(BundleEntry, head, what="an entry of the index")
+            spec, least = spec_of(entry.dtype, entry.shape.SerializeToString(), entry.element_type)
         except MilepostError:
             return _UNUSUAL
         if least < _MOST:

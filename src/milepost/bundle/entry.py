@@ -125,7 +125,7 @@ def decode(data: bytes) -> Entry:
         UnsupportedError: Values of the element type cannot be read.
     """
     message = parse(BundleEntry, data, what="an entry of the index")
-    spec, least = spec_of(message)
+    spec, least = spec_of(message.dtype, message.shape.SerializeToString(), message.element_type)
     if message.slices:
         return Entry(spec.dtype, spec.shape, slices=tuple([parse_box(piece, spec.shape) for piece in message.slices]))
     shard, offset, size = message.shard_id, message.offset, message.size
@@ -140,9 +140,27 @@ def decode(data: bytes) -> Entry:
     return Entry(spec.dtype, spec.shape, shard, offset, size, message.crc32c)
 
 
-def spec_of(message: Any) -> tuple[TensorSpec, int]:
-    """Type and shape in a ``BundleEntryProto``, and the smallest size in bytes of so many elements. For numbers it is the exact size."""
-    return _spec(message.dtype, message.shape.SerializeToString(), message.element_type)
+@lru_cache(maxsize=4096)  # a checkpoint of many tensors has few types and shapes
+def spec_of(dtype: int, shape: bytes, element_type: bytes) -> tuple[TensorSpec, int]:
+    """Type and shape in an entry, and the smallest size in bytes of so many elements. For numbers it is the exact size.
+
+    Args:
+        dtype: The field of this name, as those below.
+        shape: The field, serialized.
+        element_type: The field.
+
+    Raises:
+        CorruptCheckpointError: No stored tensor can have such a type and shape.
+        UnsupportedError: Values of the element type cannot be read.
+    """
+    spec = TensorSpec(dtype_of(dtype), shape_of(Shape.FromString(shape)))
+    if element_type:
+        spec = _named(spec, element_type)
+    elif spec.dtype is STRING:
+        return spec, strings.least_size(spec.size)
+    elif spec.dtype is VARIANT:
+        return spec, variants.least_size(spec.size)
+    return spec, spec.nbytes
 
 
 def shape_of(message: Any) -> tuple[int, ...]:
@@ -196,18 +214,6 @@ def _head(dtype: int | str, shape: tuple[int, ...]) -> bytes:
     for length in shape:
         message.shape.dim.add(size=length)
     return message.SerializeToString()  # type: ignore[no-any-return]
-
-
-@lru_cache(maxsize=4096)  # a checkpoint of many tensors has few types and shapes
-def _spec(dtype: int, shape: bytes, element_type: bytes) -> tuple[TensorSpec, int]:
-    spec = TensorSpec(dtype_of(dtype), shape_of(Shape.FromString(shape)))
-    if element_type:
-        spec = _named(spec, element_type)
-    elif spec.dtype is STRING:
-        return spec, strings.least_size(spec.size)
-    elif spec.dtype is VARIANT:
-        return spec, variants.least_size(spec.size)
-    return spec, spec.nbytes
 
 
 def _named(stored: TensorSpec, name: bytes) -> TensorSpec:

@@ -181,19 +181,15 @@ class Index:
         except CheckpointNotFoundError:
             return None
         try:
-            return self._has_bytes_of(present)
+            stamp = _stamp_of(present)
+            if stamp is not None and stamp == self._stamp:  # then the bytes need not be read again
+                return True
+            are_same = have_same_bytes(self.file, present)
+            if are_same:
+                self._stamp = stamp
+            return are_same
         finally:
             present.close()
-
-    def _has_bytes_of(self, present: ReadableFile) -> bool:
-        """Whether a file has the bytes of the one that was opened. They are not read again while its stamp stays the same."""
-        stamp = _stamp_of(present)
-        if stamp is not None and stamp == self._stamp:
-            return True
-        are_same = have_same_bytes(self.file, present)
-        if are_same:
-            self._stamp = stamp
-        return are_same
 
     def release(self) -> None:
         """Closes the file and keeps its content.
@@ -245,14 +241,14 @@ class Index:
             self._are_decoded = True
             with suppress(CorruptCheckpointError):  # what is malformed concerns nobody who reads another key
                 names, columns = self._all_names(), self._columns()
+                self._rows = self._catalogue = None  # they take as much memory again
+                self.forget_blocks()
                 pieces = len(columns.keys) - len(names)
                 found = dict(zip(names, entries_of(columns)[pieces:], strict=True))
                 for place in columns.others:
                     if place >= pieces:
                         del found[names[place - pieces]]
                 self.decoded = found | self.decoded
-                self._rows = self._catalogue = None  # they take as much memory again
-                self.forget_blocks()
         return self.decoded
 
     def _all_rows(self) -> Rows:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -32,9 +31,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.bundle.entry import encode
-from milepost.bundle.messages import BundleEntry, BundleHeader
+from milepost.bundle.messages import BundleEntry
 from milepost.bundle.slices import KEY_START, box_message, slice_key, slice_key_start
-from milepost.bundle.writer import HEADER_KEY, VERSION
+from milepost.bundle.writer import header
 from milepost.errors import CoordinationError
 from milepost.table import TableWriter
 from milepost.tensor import TensorSlice, TensorSpec
@@ -90,18 +89,16 @@ def merged_index(contributions: Sequence[bytes], sharded: Collection[bytes], sha
     missing = [key for key in sharded if key not in wholes and key not in parts]
     if missing:
         raise _incomplete(min(missing), "an entry", "nothing")
-    header = BundleHeader(num_shards=shards, endianness=int(sys.byteorder == "big"))
-    header.version.producer = VERSION
     index = TableWriter()
-    index.add(HEADER_KEY, header.SerializeToString())
+    index.add([header(shards)])
     for key in sorted(parts):
         if key in wholes:
             raise _twice(key)
         tensor = _joined(key, parts.pop(key))
         wholes[key] = tensor.entry
         start = slice_key_start(key)
-        index.add_all((start + end, tensor.pieces[end]) for end in sorted(tensor.pieces))
-    index.add_all((key, wholes[key]) for key in sorted(wholes))
+        index.add((start + end, tensor.pieces[end]) for end in sorted(tensor.pieces))
+    index.add((key, wholes[key]) for key in sorted(wholes))
     return index.finish()
 
 

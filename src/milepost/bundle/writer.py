@@ -233,14 +233,12 @@ class BundleWriter:
         """The index of the checkpoint, after all shards were written."""
         if unwritten := [shard for shard, tensors in enumerate(self._shards) if tensors is not None]:
             raise ValueError(f"shards {unwritten} were not written yet")
-        header = BundleHeader(num_shards=len(self._shards), endianness=int(sys.byteorder == "big"))
-        header.version.producer = VERSION
         in_pieces = {key: encode(spec.dtype, spec.shape, slices=boxes) for key, (spec, boxes) in self._sliced.items()}
         entries = self._entries | in_pieces if in_pieces else self._entries
         table = TableWriter()
-        table.add(HEADER_KEY, header.SerializeToString())
+        table.add([header(len(self._shards))])
         keys = sorted(entries)
-        table.add_all(zip(keys, map(entries.__getitem__, keys), strict=True))
+        table.add(zip(keys, map(entries.__getitem__, keys), strict=True))
         return table.finish()
 
     def _pieces_of(self, key: str, name: bytes, spec: TensorSpec) -> _Sliced:
@@ -271,6 +269,13 @@ class BundleWriter:
         else:
             self._keys = keys  # of very many tensors at once, without a copy
         tensors += placed
+
+
+def header(shards: int) -> tuple[bytes, bytes]:
+    """The first row of the index of a checkpoint with so many data files."""
+    message = BundleHeader(num_shards=shards, endianness=int(sys.byteorder == "big"))
+    message.version.producer = VERSION
+    return HEADER_KEY, message.SerializeToString()
 
 
 def _as_array(value: Any) -> Array:

@@ -108,7 +108,8 @@ class TableReader:
                     self._cached += _size(found)
                 while self._cached > _CACHE_LIMIT:
                     self._cached -= _size(self._blocks.pop(next(iter(self._blocks))))
-        return found.get(name)
+        place = bisect_left(found.keys, name)
+        return found.value(place) if found.keys[place : place + 1] == [name] else None
 
     def rows(self) -> Rows:
         """All entries, in order.

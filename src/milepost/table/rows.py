@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import Final, NamedTuple, Self
@@ -56,11 +55,6 @@ class Rows(NamedTuple):
     def value(self, place: int) -> bytes:
         """The value of one row."""
         return self.data[self.starts[place] : self.ends[place]]
-
-    def get(self, key: str) -> bytes | None:
-        """The value under a key, or None."""
-        place = bisect_left(self.keys, key)
-        return self.value(place) if self.keys[place : place + 1] == [key] else None
 
 
 def decode(contents: bytes, *, first: bool = False) -> Rows:

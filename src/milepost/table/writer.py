@@ -28,7 +28,7 @@ class TableWriter:
 
     Example:
         >>> writer = TableWriter()
-        >>> writer.add(b"key", b"value")
+        >>> writer.add([(b"key", b"value")])
         >>> len(writer.finish())
         104
     """
@@ -42,11 +42,7 @@ class TableWriter:
         self._offset = 0
         self._unindexed: Handle | None = None
 
-    def add(self, key: bytes, value: bytes) -> None:
-        """Appends an entry; errors are those of `add_all`."""
-        self.add_all([(key, value)])
-
-    def add_all(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Iterable[Row]) -> None:
         """Appends entries.
 
         Args:

@@ -51,8 +51,7 @@ def bundle(name: str, rows: Mapping[bytes, bytes], data: bytes = b"") -> Make:
     def make(above: Path) -> Path:
         path = above / name
         writer = TableWriter()
-        for key, value in sorted({b"": BundleHeader(num_shards=1).SerializeToString(), **rows}.items()):
-            writer.add(key, value)
+        writer.add(sorted({b"": BundleHeader(num_shards=1).SerializeToString(), **rows}.items()))
         Path(index_path(str(path))).write_bytes(writer.finish())
         Path(data_path(str(path), 0, 1)).write_bytes(data)
         return path
@@ -162,8 +161,7 @@ def version_1(name: str, dtype: str, shape: tuple[int, ...], *, boxes: tuple[Ten
             getattr(data.data.data, field).extend(each)
         writer = TableWriter()
         rows = {b"": meta.SerializeToString(), **{slice_key(b"a", box): data.SerializeToString() for box in pieces}}
-        for key in sorted(rows):
-            writer.add(key, rows[key])
+        writer.add(sorted(rows.items()))
         path = above / f"{name}.ckpt"
         path.write_bytes(writer.finish())
         return path

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from milepost.bundle import BundleReader, index_path, open_whole
-from milepost.bundle.reader import IndexedReader
 from milepost.collector import collection_paused
 from milepost.distributed.find import rounds_of
 from milepost.engine.options import CheckpointOptions, storage_of
-from milepost.engine.progress import reporting
 from milepost.engine.report import Report
 from milepost.engine.restore_record import OWN
 from milepost.engine.translation import AS_SAVED, UNTRANSLATED, Translated, Translation
@@ -108,16 +106,6 @@ def open_any(storage: Storage, path: str) -> BundleReader:
     return open_whole(storage, path)
 
 
-def is_foreign(reader: BundleReader) -> TypeGuard[ForeignReader]:
-    """Whether an open checkpoint is a file or directory of another library."""
-    if isinstance(reader, IndexedReader):
-        return False
-    with importing():
-        from milepost.foreign import ForeignReader  # as above
-
-    return isinstance(reader, ForeignReader)
-
-
 def load_into(prefix: str, view: View, options: CheckpointOptions, translation: Translation = AS_SAVED) -> LoadStatus:
     """Restores a checkpoint, a SavedModel, or a file or directory of another library.
 
@@ -156,10 +144,9 @@ def load_into(prefix: str, view: View, options: CheckpointOptions, translation: 
 def _without_misfits(prefix: str, view: View, options: CheckpointOptions, translation: Translation) -> Translation:
     """A translation in which live objects keep their values if the saved ones have other shapes. A warning lists them."""
     import_adapters()
-    storage = storage_of(options)
     tried = replace(translation, tell=lambda said: None)
-    with open_any(storage, prefix) as reader:
-        restoration, operation, *_ = _prepared(reader, view, options, storage, None, tried)
+    with open_any(storage_of(options), prefix) as reader:
+        restoration, operation, *_ = _prepared(reader, view, options, None, tried)
         pairs = [(entry, obj) for entry, obj in restoration.misfits(operation) if has_other_shape(entry)]
         if not pairs:
             return translation
@@ -182,10 +169,14 @@ def _load_any(
     import_adapters()
     storage = storage_of(options)
     try:
-        for _ in range(_TRIES):
+        for tries_left in range(_TRIES, -1, -1):
             reader = open_any(storage, prefix)
             try:
-                return _load(reader, view, options, storage, rounds, translation)
+                with collection_paused() as pause:
+                    prepared = _prepared(reader, view, options, rounds, translation)
+                    _warn_of_unused_names(prepared, translation)
+                    prepared.restoration.restore(prepared.operation, pause)
+                    return prepared.status()
             except BaseException as error:
                 # If there are very many data files, some are opened late, and may belong to another checkpoint by then.
                 is_late = isinstance(error, (CorruptCheckpointError, CheckpointNotFoundError)) and reader.is_replaced()
@@ -194,9 +185,9 @@ def _load_any(
                     reader.close()
                 else:
                     reader.release(for_good=False)
-                if not is_late or (rounds is not None and rounds.has_begun):
+                if not (is_late and tries_left) or (rounds is not None and rounds.has_begun):
                     raise
-        return _load(open_any(storage, prefix), view, options, storage, rounds, translation)
+        raise AssertionError("the last try returns or raises an error")
     except (UntrackableError, UnsupportedError) as error:
         if (
             error.key is None
@@ -219,11 +210,9 @@ def preview(prefix: str, view: View, options: CheckpointOptions, translation: Tr
         UntrackableError: A live object raises an error when its children or values are read.
     """
     import_adapters()
-    storage = storage_of(options)
-    with open_any(storage, prefix) as reader:
-        prepared = _prepared(reader, view, options, storage, None, translation)
-        if translation is not AS_SAVED:
-            _warn_of_unused_names(reader, prepared, translation)
+    with open_any(storage_of(options), prefix) as reader:
+        prepared = _prepared(reader, view, options, None, translation)
+        _warn_of_unused_names(prepared, translation)
         return prepared.restoration.preview(prepared.operation)
 
 
@@ -242,13 +231,11 @@ def matched_values(
         MismatchError: A saved value does not fit its object.
     """
     import_adapters()
-    storage = storage_of(options)
-    with open_any(storage, prefix) as reader:
-        prepared = _prepared(reader, view, options, storage, None, translation)
+    with open_any(storage_of(options), prefix) as reader:
+        prepared = _prepared(reader, view, options, None, translation)
         if not isinstance(prepared.restoration, Restoration):
             return None
-        if translation is not AS_SAVED:
-            _warn_of_unused_names(reader, prepared, translation)
+        _warn_of_unused_names(prepared, translation)
         return prepared.restoration.matched_values(prepared.operation)
 
 
@@ -261,38 +248,17 @@ class _Prepared(NamedTuple):
     whole_of: Callable[[str], str] = str
 
 
-def _load(
-    reader: BundleReader,
-    view: View,
-    options: CheckpointOptions,
-    storage: Storage,
-    rounds: Rounds | None,
-    translation: Translation,
-) -> LoadStatus:
-    with collection_paused() as pause:
-        prepared = _prepared(reader, view, options, storage, rounds, translation)
-        if translation is not AS_SAVED:
-            _warn_of_unused_names(reader, prepared, translation)
-        restoration, operation, status, _ = prepared
-        if not isinstance(restoration, NameBasedRestoration):
-            restoration.restore(operation, pause)
-            return status()
-    leads = rounds is None or rounds.leads
-    with reporting(options.progress, "restore", reader.prefix, leads=leads) as progress:
-        if rounds is None:
-            restoration.restore(operation, progress=progress)
-        else:
-            restoration.restore(operation, rounds.agree, progress)
-    return status()
+def _warn_of_unused_names(prepared: _Prepared, translation: Translation) -> None:
+    if translation is AS_SAVED:
+        return
 
-
-def _warn_of_unused_names(reader: BundleReader, prepared: _Prepared, translation: Translation) -> None:
     def live() -> Iterable[str]:
         live = walk(prepared.operation, slots=False)
         if not isinstance(prepared.restoration, NameBasedRestoration):
             return live.paths  # other names select only where the file has them
         return chain.from_iterable(names_of_live(live).values())
 
+    reader = prepared.restoration.record.reader
     translation.warn_of_unused(reader, live, dotted=reader.origin.dotted, whole_of=prepared.whole_of)
 
 
@@ -300,18 +266,17 @@ def _prepared(
     reader: BundleReader,
     view: View,
     options: CheckpointOptions,
-    storage: Storage,
     rounds: Rounds | None,
     translation: Translation,
 ) -> _Prepared:
-    if is_foreign(reader):
-        return _prepared_foreign(reader, view, options, rounds, translation)
+    if not reader.origin.is_checkpoint:
+        return _prepared_foreign(cast("ForeignReader", reader), view, options, rounds, translation)
     graph = read_object_graph(reader)
     operation = view()
     if graph is None:
-        by_name = NameBasedRestoration(reader, translation, options)
+        by_name = NameBasedRestoration(reader, translation, options, rounds)
         return _Prepared(by_name, operation, lambda: NameBasedStatus(by_name, view))
-    if is_of_saved_model(storage, reader.prefix):
+    if is_of_saved_model(storage_of(options), reader.prefix):
         return _prepared_saved_model(reader, graph, view, options, rounds, translation)
     refuse_lost_values(reader, graph, operation)
     translated = UNTRANSLATED

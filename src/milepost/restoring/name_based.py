@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.bundle import BundleReader
+from milepost.collector import collection_paused
 from milepost.deferred.identity import last_restore, remember_restore, undo_remembering
 from milepost.deferred.rescan import look_again_below
 from milepost.deferred.table import ANY, defer, supersede, withdraw
 from milepost.engine import unasked
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.progress import Reporter
+from milepost.engine.progress import Reporter, reporting
 from milepost.engine.report import Entry, Outcome, Report, sorted_report
 from milepost.engine.restore_record import RestoreRecord
 from milepost.engine.translation import SAVE_COUNTER, Translated, Translation
@@ -35,6 +36,9 @@ from milepost.restoring.take import Take
 from milepost.restoring.undo import Undo, raise_explained
 from milepost.tensor import TensorSpec
 
+if TYPE_CHECKING:
+    from milepost.distributed.rounds import Rounds
+
 
 class NameBasedRestoration:
     """One restore of a name-based checkpoint.
@@ -42,13 +46,17 @@ class NameBasedRestoration:
     Args:
         reader: The open checkpoint.
         translation: The changes between the file and the program. Names in the file count as saved names.
-        options: Whether all values are verified before an object changes.
+        options: Who is told of the progress, and whether all values are verified before an object changes.
+        rounds: The rounds of the operation, if several processes restore together.
 
     Attributes:
         record: What it has taken.
     """
 
-    def __init__(self, reader: BundleReader, translation: Translation, options: CheckpointOptions) -> None:
+    def __init__(
+        self, reader: BundleReader, translation: Translation, options: CheckpointOptions, rounds: Rounds | None = None
+    ) -> None:
+        self._rounds = rounds
         self._paths: dict[str, Sequence[str]] = {}
         self._translation = translation.knowing(self._paths)
         self.record = RestoreRecord(reader, Translated(self._translation), options)
@@ -62,24 +70,22 @@ class NameBasedRestoration:
                     raise same_name(key, self._keys[new])
         unasked.restores.add(self)
 
-    def restore(
-        self,
-        operation: Operation,
-        agree: Callable[[], object] = lambda: None,
-        progress: Reporter | None = None,
-    ) -> None:
+    def restore(self, operation: Operation, pause: collection_paused) -> None:
         """Restores every value reachable from the root whose name the checkpoint has. Errors are those of `Restoration`.
 
         Args:
             operation: The restore.
-            agree: Called twice: when everything is checked and nothing has changed, and when everything is done.
-            progress: Counts the bytes of the values; None if there is no progress function.
+            pause: Keeps the garbage collector from running. It ends here.
         """
+        pause.end()
         live = walk(operation)
         self.record.bound[0] = operation.root
-        self._run(operation, live, "", agree, progress)
-        if progress is not None:
-            progress.finish()
+        rounds = self._rounds
+        leads = rounds is None or rounds.leads
+        with reporting(self.record.options.progress, "restore", self._reader.prefix, leads=leads) as progress:
+            self._run(operation, live, "", None if rounds is None else rounds.agree, progress)
+            if progress is not None:
+                progress.finish()
 
     def preview(self, operation: Operation) -> Report:
         """The report that `restore` would give. Arguments and errors are those of `Restoration.preview`."""
@@ -170,7 +176,7 @@ class NameBasedRestoration:
         operation: Operation,
         live: LiveGraph,
         path: str,
-        agree: Callable[[], object] = lambda: None,
+        agree: Callable[[], object] | None = None,
         progress: Reporter | None = None,
     ) -> dict[int, Any]:
         takes = self._takes(live, path)
@@ -194,7 +200,8 @@ class NameBasedRestoration:
             for taker in takers:
                 remember_restore(taker, self.record.uid)
             crowded = self._defer_rest(live, path, successors, positions)
-            agree()
+            if agree is not None:
+                agree()
         except BaseException as error:
             raise_explained(error, self._reader.prefix, complete=undo.run())
         for holder in crowded:

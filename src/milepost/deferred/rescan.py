@@ -8,6 +8,7 @@ from milepost.deferred.table import ANY, deferred_on, forget_settled, is_anythin
 from milepost.graph.adapter import adapter_during
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import child_path
+from milepost.graph.saved_edges import stand_ins
 from milepost.graph.traversal import live_children, walk
 
 
@@ -32,8 +33,8 @@ def look_again(holder: Any, operation: Operation | None = None) -> list[str]:
     found, given = False, []
     successors = {}
     names = [name for name in edges if isinstance(name, str)]
-    stand_ins = adapter.stand_ins(holder, names) if "stand_ins" in adapter.overrides else ()
-    for name, child in [*live_children(operation, adapter, holder), *stand_ins]:
+    others = stand_ins(adapter, holder, names)
+    for name, child in [*live_children(operation, adapter, holder), *others.items()]:
         if name in edges or ANY in edges:
             found = True
             if not all(each.superseded or each.is_settled() for each in edges.get(name, ())):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from milepost.bundle import BundleReader
 from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, unescape
@@ -67,11 +69,14 @@ class SavedNodes:
 
     def first_key(self, node: int) -> str:
         """The key of a node's first value, or of the first value below it."""
-        nodes, seen = [node], {node}
-        for number in nodes:
-            if self._nodes[number].values:
-                return self.name(number)
-            below = [edge.node for edge in self._nodes[number].children if edge.node not in seen]
-            seen.update(below)
-            nodes += below
-        return self.name(node)
+        return self.name(next((each for each in self.below(node) if self._nodes[each].values), node))
+
+    def below(self, node: int) -> Iterator[int]:
+        """A node and those below it, nearest first."""
+        found = {node: None}
+        pending = [node]
+        for number in pending:
+            yield number
+            below = dict.fromkeys(edge.node for edge in self._nodes[number].children if edge.node not in found)
+            found |= below
+            pending += below

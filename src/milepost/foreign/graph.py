@@ -48,6 +48,7 @@ from milepost.graph.hints import encode
 from milepost.graph.keys import EXTRA_STATE, SLOT, STATE_DICT, VARIABLE_VALUE, escape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
+from milepost.graph.saved_edges import by_live_names
 from milepost.plain_state.encoding import TEXT
 from milepost.tensor import DType
 
@@ -523,7 +524,7 @@ class GraphBuilder:
 
     def _live_child(self, name: str, edges: Mapping[str, int], live: int | None) -> int | None:
         if live is not None and name not in edges:
-            name = self._live.adapters[live].aliases(self._live.objects[live]).get(name, name)
+            ((name, _),) = by_live_names(self._live.adapters[live], self._live.objects[live], [(name, 0)], edges)
         return edges.get(name)
 
     def _without_levels(self, item: Item, live: int | None, adapter: Adapter | None) -> Item:

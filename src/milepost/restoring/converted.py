@@ -18,6 +18,7 @@ from milepost.graph.adapter import adapter_of, adapter_of_type, values_of
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import unescape
 from milepost.graph.object_graph import SavedValue
+from milepost.graph.saved_edges import by_live_names
 from milepost.graph.traversal import live_children
 from milepost.tensor import ShardedArray, TensorSlice
 
@@ -44,7 +45,7 @@ def follow_converted(operation: Operation, record: RestoreRecord) -> list[int]:
             continue
         names = adapter.converted(obj)
         children: Mapping[str, Any] = dict(live_children(operation, adapter, obj)) if names else {}
-        for name, child in node.children:
+        for name, child in by_live_names(adapter, obj, node.children, children) if names else ():
             present = children.get(name) if name in names else None
             if present is None or child not in bound or bound[child] is present:
                 continue

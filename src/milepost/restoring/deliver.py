@@ -111,7 +111,8 @@ def deliver(
         growth.apply(undo)
     with _NOTHING if stage is None else stage():
         successors = assigned.deliver(undo) if assigned is not None else {}
-        former = _former_trees(operation, holders)
+        places = [obj for obj in holders if isinstance(obj, Place)]
+        former = _former_trees(operation, places) if places else {}
         trees = rebuild(operation.held, holders, successors) if former else []
         if filled:
             _keep_destinations(filled, undo)
@@ -152,14 +153,11 @@ def _asked(
     return filled, others
 
 
-def _former_trees(operation: Operation, holders: Sequence[Any]) -> dict[Place, Any]:
-    """The present value of each tree that has a place among the holders."""
-    places = [obj for obj in holders if isinstance(obj, Place)]
-    former: dict[Place, Any] = {}
-    if places:
-        former.update((place, operation.held[place]) for place in places if place.parent is None)
-        for root in {parent.root for parent in {place.parent for place in places if place.parent is not None}}:
-            former[root] = operation.held[root]
+def _former_trees(operation: Operation, places: Sequence[Place]) -> dict[Place, Any]:
+    """The present value of each tree that has one of these places."""
+    former = {place: operation.held[place] for place in places if place.parent is None}
+    for root in {parent.root for parent in {place.parent for place in places if place.parent is not None}}:
+        former[root] = operation.held[root]
     return former
 
 

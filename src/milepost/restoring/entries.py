@@ -29,6 +29,7 @@ from milepost.graph.keys import Subtrees, tensor_key, unescape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
+from milepost.graph.saved_edges import by_live_names
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.places import CheckedLeaf, Place
 from milepost.restoring.check import live_spec
@@ -148,7 +149,7 @@ def _follow_exchanges(record: RestoreRecord, operation: Operation) -> None:
             continue
         names = adapter.exchanged(obj) if "exchanged" in adapter.overrides else ()
         children = dict(live_children(operation, adapter, obj)) if names else {}
-        for name, child in saved.children:
+        for name, child in by_live_names(adapter, obj, saved.children, children) if names else ():
             if name in names and name in children and child in bound and id(children[name]) not in living:
                 bound[child] = children[name]
         for variable, name, slot in saved.slots:

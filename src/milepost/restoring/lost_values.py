@@ -17,6 +17,7 @@ from milepost.errors import MismatchError
 from milepost.graph.adapter import adapter_during
 from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved_edges import by_live_names
 from milepost.graph.traversal import live_children
 
 _TRAINED: Final = "_trainable_variables"
@@ -92,7 +93,7 @@ def _is_live(graph: ObjectGraph, node: int, operation: Operation) -> bool:
             continue
         children = dict(live_children(operation, adapter, found[number]))
         children.update(operation.attached if number == 0 else ())
-        for name, child in graph.nodes[number].children:
+        for name, child in by_live_names(adapter, found[number], graph.nodes[number].children, children):
             if child not in found and name in children:
                 found[child] = children[name]
                 reached.append(child)

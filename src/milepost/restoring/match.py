@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +24,7 @@ from milepost.distributed.own_values import OwnGraph, refuse_another_number
 from milepost.engine.restore_record import RestoreRecord
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.errors import MilepostError
-from milepost.graph.adapter import Adapter, Value, adapter_during, adapter_of, adapter_of_type_during, values_of
+from milepost.graph.adapter import Adapter, Value, adapter_during, adapter_of_type_during, values_of
 from milepost.graph.all_names import loads_all
 from milepost.graph.containers import ListWrapper
 from milepost.graph.contract.operation import Operation
@@ -34,6 +34,7 @@ from milepost.graph.numbers import FRACTIONS, taken_by_scalar
 from milepost.graph.object_graph import Node, SavedValue
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
 from milepost.graph.plain.values import TYPE_NAMES, NumberTaker, taken_value
+from milepost.graph.saved_edges import by_live_names, stand_ins
 from milepost.graph.traversal import live_children
 from milepost.restoring.growth import Growth
 from milepost.restoring.saved_arrays import SavedArrays
@@ -75,7 +76,7 @@ class Search:
     taken: dict[int, int] = field(default_factory=dict)
     bound_before: dict[int, int] = field(default_factory=dict)
     deferred_edges: set[tuple[Any, ...]] = field(default_factory=set)
-    stand_ins: dict[int, dict[str | SlotKey, Any]] = field(default_factory=dict)
+    stand_ins: dict[int, dict[Any, Any]] = field(default_factory=dict)
 
 
 _ENDED: Final = Search()
@@ -184,12 +185,15 @@ class Matcher:
             if match.contradicted:
                 self._prefer_last(operation, match)
             if not self._skip_slots:
-                if len(match.bindings) > 1:  # a variable that was made after the restore is no optimizer
-                    self._find_unsaved(operation, match)
+                # a variable that was made after the restore is no optimizer
+                kinds = set(map(type, match.bindings.values())) if node == 0 or len(match.bindings) > 1 else ()
+                adapters = {kind: each for kind in kinds if (each := adapter_of_type_during(operation, kind))}
+                if any("removable_slots" in each.overrides for each in adapters.values()):
+                    self._find_unsaved(match, adapters)
                 if self._saved.slot_nodes:
                     self._match_slots(operation, match)
-                if node == 0:
-                    match.stepped = stepped(operation, match.bindings.values(), may_lack=match.may_lack)
+                if node == 0 and any("has_stepped" in each.overrides for each in adapters.values()):
+                    match.stepped = stepped(adapters, match.bindings.values(), may_lack=match.may_lack)
             for number in match.bindings.keys() & self._of_each_process:
                 refuse_another_number(self._nodes[number].values, *self._member)
             match.search = _ENDED  # frees what it needed
@@ -235,11 +239,10 @@ class Matcher:
                 live.update(pair for pair in attached if type(pair[1]) is not Unsaveable)
                 attached = ()
             names = [name for name, _ in edges]
-            aliases = adapter.aliases(obj) if "aliases" in adapter.overrides else {}
+            edges_of_live = by_live_names(adapter, obj, edges, live) if "aliases" in adapter.overrides else edges
             unwanted = frozenset(adapter.unwanted(obj, names) if "unwanted" in adapter.overrides else ())
             found = {SAVE_COUNTER} if node == 0 else set()
-            for saved_name, child_node in edges:
-                name = saved_name if saved_name in live else aliases.get(saved_name, saved_name)
+            for (name, child_node), saved_name in zip(edges_of_live, names, strict=True):
                 found.add(name)
                 child = live.get(name)
                 other = bindings.get(child_node)
@@ -286,7 +289,8 @@ class Matcher:
             match.copies.append((node, obj))
             self._match_values(operation, match, node, self._nodes[node], obj, adapter)
             live = {} if adapter.leaf else dict(live_children(operation, adapter, obj))
-            pending += [(child, live[name]) for name, child in self._nodes[node].children if name in live]
+            edges = by_live_names(adapter, obj, self._nodes[node].children, live)
+            pending += [(child, live[name]) for name, child in edges if name in live]
 
     def _match_stand_in(
         self,
@@ -299,14 +303,10 @@ class Matcher:
         """Finds another child for a saved edge when everything has been matched by name. If there is none, defers the node."""
         if deferred.node in match.bindings:
             return
-        child = None
-        if "stand_ins" in adapter.overrides:
-            stand_ins = match.search.stand_ins.get(id(deferred.holder))
-            if stand_ins is None:  # computed once
-                pairs = adapter.stand_ins(deferred.holder, saved)
-                stand_ins = {name: each for name, each in pairs if adapter_of(each) is not None}
-                match.search.stand_ins[id(deferred.holder)] = stand_ins
-            child = stand_ins.get(deferred.name)
+        found = match.search.stand_ins
+        if id(deferred.holder) not in found:  # computed once
+            found[id(deferred.holder)] = stand_ins(adapter, deferred.holder, saved)
+        child = found[id(deferred.holder)].get(deferred.name)
         if child is not None:
             match.bindings[deferred.node] = child
             queue.append((deferred.node, child))
@@ -433,8 +433,9 @@ class Matcher:
             if adapter is None or node in opened or adapter.leaf:
                 continue
             opened.add(node)
-            children = dict(self._nodes[node].children)
-            live = [children[name] for name, _ in live_children(operation, adapter, obj) if name in children]
+            names = [name for name, _ in live_children(operation, adapter, obj)]
+            children = dict(by_live_names(adapter, obj, self._nodes[node].children, names))
+            live = [children[name] for name in names if name in children]
             if "loads_saved" in adapter.overrides:
                 places |= zip(live, numbers, strict=False)
             pending += [child for child in reversed(live) if child in match.bindings]
@@ -471,14 +472,12 @@ class Matcher:
                 if variable is not None:
                     self._match_slot(operation, match, obj, variable, name, slot_node)
 
-    def _find_unsaved(self, operation: Operation, match: Match) -> None:
+    def _find_unsaved(self, match: Match, adapters: Mapping[type, Adapter]) -> None:
         """Finds the state that the checkpoint does not have, of each optimizer that was bound in this match."""
-        kinds = {kind: adapter_of_type_during(operation, kind) for kind in set(map(type, match.bindings.values()))}
-        owners = {kind: each for kind, each in kinds.items() if each and "removable_slots" in each.overrides}
         bindings, bound = match.bindings, self._bound
-        for node, owner in bindings.items() if owners else ():
-            adapter = owners.get(type(owner))
-            if adapter is None:
+        for node, owner in bindings.items():
+            adapter = adapters.get(type(owner))
+            if adapter is None or "removable_slots" not in adapter.overrides:
                 continue
             saved = {
                 (id(bindings[variable] if variable in bindings else bound[variable]), name)

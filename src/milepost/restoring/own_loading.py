@@ -52,12 +52,12 @@ def load_by_own_code(record: RestoreRecord, match: Match, undo: Undo, kept: Call
         found = adapter.load_saved(obj, SavedState(values, versions, restored, keeping, undo.add))
         if found is None:
             continue
-        loaded |= _below(graph, node)
+        loaded.update(record.saved.below(node))
         bindings.update((others[name], obj) for name in found.taken)
         match.filled += found.filled
         restored.update(map(id, found.filled))
     if loaded:
-        match.deferred = [each for each in match.deferred if not _is_taken(graph, match, each.node)]
+        match.deferred = [each for each in match.deferred if not _is_taken(record, match, each.node)]
 
 
 def _noted_versions(graph: ObjectGraph, node: int) -> Mapping[str, Any] | None:
@@ -83,10 +83,6 @@ def _named(graph: ObjectGraph, node: int) -> Iterator[tuple[str, int]]:
                 pending.append((f"{name}.{edge.name}" if name else edge.name, edge.node))
 
 
-def _below(graph: ObjectGraph, node: int) -> set[int]:
-    return {number for _, number in _named(graph, node)}
-
-
 def _others(record: RestoreRecord, match: Match, node: int) -> Iterator[tuple[str, int]]:
     """The nodes below a node that have one array each, which no live object takes, after their names."""
     graph, reader = record.graph, record.reader
@@ -98,6 +94,6 @@ def _others(record: RestoreRecord, match: Match, node: int) -> Iterator[tuple[st
             yield name, number
 
 
-def _is_taken(graph: ObjectGraph, match: Match, node: int) -> bool:
+def _is_taken(record: RestoreRecord, match: Match, node: int) -> bool:
     """Whether an object has taken all values of a node and of those below it."""
-    return all(number in match.bindings for number in _below(graph, node) if graph.nodes[number].values)
+    return all(each in match.bindings for each in record.saved.below(node) if record.graph.nodes[each].values)

@@ -41,6 +41,7 @@ from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.contract.operation import Operation
 from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.omissions import is_at_or_below
+from milepost.graph.saved_edges import by_live_names
 from milepost.graph.traversal import walk
 from milepost.restoring.check import check_variables
 from milepost.restoring.converted import follow_converted
@@ -133,7 +134,8 @@ class Restoration:
         record, rounds = self.record, self._rounds
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
         try:
-            self._find_removed(match, operation)
+            if match.unsaved:
+                self._find_removed(match, operation)
             agree = None if rounds is None else rounds.agree  # all processes change their objects, or none does
             leads = rounds is None or rounds.leads
             with reporting(record.options.progress, "restore", record.reader.prefix, leads=leads) as progress:
@@ -176,7 +178,8 @@ class Restoration:
                     UnrestoredWarning,
                 )
             return child
-        follows = record.saved.slot_nodes and self._has_slots_below(node)
+        takes_slots = record.saved.slot_nodes and not record.options.experimental_skip_slot_variables
+        follows = takes_slots and any(record.graph.nodes[each].slots for each in record.saved.below(node))
         replaced = follow_converted(operation, record) if follows else []
         # if nothing was saved below the object, the match makes so few objects that a pause is not worth while
         maybe_paused = collection_paused() if record.graph.nodes[node].children else _NOT_PAUSED
@@ -243,20 +246,6 @@ class Restoration:
         bound = {id(obj) for _, obj in self.record.bound.living()}
         lacking = (obj for obj in state_of(match.stepped, operation) if id(obj) not in bound)
         self.record.stayed = {id(obj): reference_to(obj) for obj in lacking}
-
-    def _has_slots_below(self, node: int) -> bool:
-        """Whether a node or one below it is an optimizer with saved slot variables."""
-        record = self.record
-        if record.options.experimental_skip_slot_variables:
-            return False
-        nodes, seen = [node], {node}
-        for number in nodes:
-            if record.graph.nodes[number].slots:
-                return True
-            below = {edge.node for edge in record.graph.nodes[number].children} - seen
-            seen |= below
-            nodes += below
-        return False
 
     def _warn_of_replaced(self, optimizer: int, replaced: Sequence[int]) -> None:
         """Warns of slot variables for which an optimizer has other variables than those that were restored."""
@@ -424,9 +413,9 @@ class Restoration:
         for node, obj in match.bindings.items():
             if deferred_on(obj):
                 saved, adapter = record.graph.nodes[node], adapter_of_type(type(obj))
-                aliases = adapter.aliases(obj) if adapter is not None and "aliases" in adapter.overrides else {}
                 names: set[str | SlotKey] = {edge.name for edge in saved.children}
-                names |= {aliases[edge.name] for edge in saved.children if edge.name in aliases}
+                if adapter is not None:
+                    names.update(name for name, _ in by_live_names(adapter, obj, saved.children, ()))
                 names |= {(id(record.bound[variable]), name) for variable, name, _ in saved.slots}
                 if not record.options.experimental_skip_slot_variables:
                     names |= self._deferred_slots_of_bound(obj)
@@ -453,7 +442,8 @@ class Restoration:
             MilepostError: A live object does not say what it holds, or an optimizer cannot make a slot variable.
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
-        self._find_removed(match, operation)
+        if match.unsaved:
+            self._find_removed(match, operation)
         misfits = Report(self.record.reader.prefix, ())
         try:
             try:

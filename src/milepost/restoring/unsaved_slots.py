@@ -10,10 +10,10 @@ warning names it, if the optimizer has made a step: before the first one, the st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from milepost.graph.adapter import adapter_of_type, adapter_of_type_during
+from milepost.graph.adapter import Adapter, adapter_of_type
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import Subtrees
 from milepost.graph.traversal import walk
@@ -82,17 +82,16 @@ def remove(unsaved: Sequence[Unsaved], undo: Undo) -> None:
         adapter.drop_slot(owner, variable, name)
 
 
-def stepped(operation: Operation, objects: Collection[Any], *, may_lack: bool) -> list[Any]:
+def stepped(adapters: Mapping[type, Adapter], objects: Iterable[Any], *, may_lack: bool) -> list[Any]:
     """The optimizers that have made a step, and that may have state which the checkpoint lacks.
 
     Args:
-        operation: The restore.
+        adapters: The adapters of the objects, by their types.
         objects: The live objects of a match.
         may_lack: Whether any of them may have a child that the checkpoint lacks.
     """
-    kinds = {kind: adapter_of_type_during(operation, kind) for kind in set(map(type, objects))}
-    asked = {kind: each for kind, each in kinds.items() if each and "has_stepped" in each.overrides}
-    pairs = [(asked[type(obj)], obj) for obj in objects if type(obj) in asked] if asked else []
+    asked = {kind: each for kind, each in adapters.items() if "has_stepped" in each.overrides}
+    pairs = [(asked[type(obj)], obj) for obj in objects if type(obj) in asked]
     return [obj for adapter, obj in pairs if (may_lack or adapter.slot_names(obj)) and adapter.has_stepped(obj)]
 
 

@@ -29,8 +29,6 @@ import milepost
 
 SOURCES: Final = Path(__file__).parents[1] / "src" / "milepost"
 _READERS: Final = frozenset({"ForeignReader", "IndexedReader", "LegacyReader", "CastingReader"})
-_QUESTION: Final = "is_foreign"
-"""A function that asks the same."""
 _TABLES: Final = frozenset(
     {
         *("dict", "list", "set", "deque", "defaultdict", "OrderedDict", "Counter", "count"),
@@ -108,7 +106,7 @@ def questions(tree: ast.Module) -> Iterator[int]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         named = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        if node.func.id == _QUESTION or (node.func.id == "isinstance" and named & _READERS):
+        if node.func.id == "isinstance" and named & _READERS:
             yield node.lineno
 
 

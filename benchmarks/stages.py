@@ -69,7 +69,7 @@ SAVE: Final = (
 RESTORE: Final = (
     Stage("decode the object graph", "milepost.graph.object_graph", "ObjectGraph.deserialize"),
     Stage("match", "milepost.restoring.match", "Matcher.match"),
-    Stage("check types and shapes, and decode entries", "milepost.restoring.restore", "check_reshaped"),
+    Stage("check types and shapes, and decode entries", "milepost.restoring.restore", "Restoration._check"),
     Stage("deliver", "milepost.restoring.restore", "deliver"),
     Stage("read and verify", "milepost.bundle.fetch", "Fetch.verify", 1),
     Stage("copy into the arrays", "milepost.bundle.fetch", "Fetch.deliver", 1),
@@ -80,7 +80,7 @@ RESTORE: Final = (
 )
 LATE: Final = (
     Stage("match", "milepost.restoring.match", "Matcher.match"),
-    Stage("check types and shapes, and decode entries", "milepost.restoring.restore", "check_reshaped"),
+    Stage("check types and shapes, and decode entries", "milepost.restoring.restore", "Restoration._check"),
     Stage("deliver", "milepost.restoring.restore", "deliver"),
     Stage("read and verify", "milepost.bundle.fetch", "Fetch.verify", 1),
     Stage("copy into the variable", "milepost.bundle.fetch", "Fetch.deliver", 1),

@@ -9,42 +9,24 @@ from collections.abc import Iterable
 from typing import Any
 
 from milepost.bundle import BundleReader
-from milepost.engine.restore_record import RestoreRecord
-from milepost.errors import MismatchError
 from milepost.graph.adapter import Value, adapter_of
-from milepost.graph.contract.operation import Operation
 from milepost.graph.variable import shape_fits
-from milepost.restoring.check import check
 from milepost.restoring.match import Match
 from milepost.tensor import TensorSpec
 
 
-def check_reshaped(operation: Operation, record: RestoreRecord, match: Match, holders: Iterable[Any]) -> int:
-    """Checks that every value fits its object, or that the object is to get the saved shape. No object changes.
+def reshape(reader: BundleReader, match: Match, holders: Iterable[Any]) -> bool:
+    """Finds the objects that are to get the saved shape, although it is not that of the live object. No object changes.
 
     Args:
-        operation: As for `check`.
-        record: As for `check`.
-        match: The match. Values of objects that are to get the saved shape are replaced by values of that shape. Those that an object adapts to
-            the shape of its leaf are left to it.
+        reader: The open checkpoint.
+        match: The match. Values of these objects are replaced by values of the saved shape. Those that an object adapts to the shape of its leaf
+            are left to it.
         holders: The live objects of the match, those nearest to the root first.
 
     Returns:
-        The bytes of all values as they are in the files.
-
-    Raises:
-        MismatchError: Some values do not fit.
-        CorruptCheckpointError: The checkpoint lacks a value that its object graph names.
+        Whether there are any.
     """
-    try:
-        return check(operation, record, match.takes)
-    except MismatchError:
-        if not _reshape(record.reader, match, holders):
-            raise
-    return check(operation, record, match.takes)
-
-
-def _reshape(reader: BundleReader, match: Match, holders: Iterable[Any]) -> bool:
     takes = match.takes
     misfits: dict[int, int] = {}
     saved: list[tuple[Any, TensorSpec]] = []

@@ -43,7 +43,7 @@ from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.saved_edges import by_live_names
 from milepost.graph.traversal import walk
-from milepost.restoring.check import check_variables
+from milepost.restoring.check import check, check_variables
 from milepost.restoring.converted import follow_converted
 from milepost.restoring.deliver import deliver
 from milepost.restoring.entries import (
@@ -56,7 +56,7 @@ from milepost.restoring.entries import (
 )
 from milepost.restoring.match import Match, Matcher
 from milepost.restoring.own_loading import load_by_own_code
-from milepost.restoring.reshaped import check_reshaped
+from milepost.restoring.reshaped import reshape
 from milepost.restoring.undo import Undo, raise_explained
 from milepost.restoring.unsaved_slots import located, remove, state_of
 
@@ -289,7 +289,7 @@ class Restoration:
             undo.add(match.undo)
         try:
             holders = match.holders() if match.copies else list(match.bindings.values())
-            size = check_reshaped(operation, record, match, holders)
+            size = self._check(operation, match, holders)
             if record.translated.variables:
                 check_variables(operation, record, match.bindings)
             if pause is not None and size > QUICK:
@@ -333,6 +333,19 @@ class Restoration:
         if is_anything_deferred():
             self._supersede(match, crowded)
         return successors
+
+    def _check(self, operation: Operation, match: Match, holders: Sequence[Any]) -> int:
+        """Checks that every value fits its object, or that the object is to get the saved shape. No object changes.
+
+        Returns:
+            The bytes of all values as they are in the files.
+        """
+        try:
+            return check(operation, self.record, match.takes)
+        except MismatchError:
+            if not reshape(self.record.reader, match, holders):
+                raise
+        return check(operation, self.record, match.takes)
 
     def _remember(
         self, match: Match, takers: Sequence[Any], successors: Mapping[int, Any], before: list[int] | None = None
@@ -447,7 +460,7 @@ class Restoration:
         misfits = Report(self.record.reader.prefix, ())
         try:
             try:
-                check_reshaped(operation, self.record, match, match.holders())
+                self._check(operation, match, match.holders())
             except MismatchError as error:
                 misfits = error.report
             return self._report_before(misfits, match, operation)
@@ -466,7 +479,7 @@ class Restoration:
         """
         match = self._matcher.match(operation, 0, operation.root, operation.attached)
         try:
-            check_reshaped(operation, self.record, match, match.holders())
+            self._check(operation, match, match.holders())
         finally:
             match.undo()
         return [
@@ -490,12 +503,12 @@ class Restoration:
             objects.update((value.key, match.bindings.get(node)) for value in values)
         found = list[Entry]()
         try:
-            for check in (
-                partial(check_reshaped, operation, self.record, match, match.holders()),
+            for step in (
+                partial(self._check, operation, match, match.holders()),
                 partial(check_variables, operation, self.record, match.bindings),
             ):
                 try:
-                    check()
+                    step()
                 except MismatchError as error:
                     found += error.report
         finally:

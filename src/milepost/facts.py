@@ -34,6 +34,11 @@ class _Kept(_Sidecar):
 
     obj: Any
 
+    def __new__(cls, obj: Any, forget: Any) -> _Kept:
+        kept = super().__new__(cls, cls, forget)
+        kept.obj = obj
+        return kept
+
     def __call__(self) -> Any:
         return self.obj
 
@@ -42,18 +47,6 @@ _sidecars: Final[dict[int, _Sidecar]] = {}
 _others: Final[dict[int, dict[Fact[Any], Any]]] = {}
 """The facts of an object after its first."""
 _NO_FACTS: Final[Mapping[Fact[Any], Any]] = MappingProxyType({})
-
-
-def _sidecar_of(obj: Any, new: _Sidecar, fact: Fact[Any]) -> _Sidecar:
-    """The sidecar of an object that has none: a new one, or the one that another thread has made meanwhile."""
-    new.identity = identity = id(obj)
-    new.fact = fact
-    new.value = None
-    present = _sidecars.setdefault(identity, new)
-    if present is not new and present() is not obj:  # Ctrl-C came when an object that had this identity ended
-        _forget(present)
-        present = _sidecars.setdefault(identity, new)
-    return present
 
 
 def _forget(sidecar: Any, sidecars: Any = _sidecars, others: Any = _others) -> None:
@@ -89,8 +82,13 @@ class Fact(Generic[_Value]):
         value: _Value | None = sidecar.value if sidecar.fact is self else _others.get(id(obj), _NO_FACTS).get(self)
         return value
 
-    def put(self, obj: Any, value: _Value | None) -> _Value | None:
+    def put(self, obj: Any, value: _Value, kind: type[_Sidecar] = _Sidecar) -> _Value | None:
         """Sets the fact of an object.
+
+        Args:
+            obj: The object.
+            value: The fact.
+            kind: How the object is referred to.
 
         Returns:
             What it was before, or None.
@@ -98,16 +96,24 @@ class Fact(Generic[_Value]):
         Raises:
             TypeError: The object allows no weak reference.
         """
-        sidecar = _sidecars.get(id(obj))
+        identity = id(obj)
+        sidecar = _sidecars.get(identity)
         if sidecar is None or sidecar() is not obj:
-            sidecar = _sidecar_of(obj, _Sidecar(obj, _forget), self)
+            new = kind(obj, _forget)
+            new.identity = identity
+            new.fact = self
+            new.value = None
+            sidecar = _sidecars.setdefault(identity, new)
+            if sidecar is not new and sidecar() is not obj:  # Ctrl-C came when an object that had this identity ended
+                _forget(sidecar)
+                sidecar = _sidecars.setdefault(identity, new)
         if self._holders is not None:
-            self._holders[id(obj)] = sidecar
+            self._holders[identity] = sidecar
+        former: _Value | None
         if sidecar.fact is self:
-            former: _Value | None = sidecar.value
-            sidecar.value = value
+            former, sidecar.value = sidecar.value, value
         else:
-            others = _others.setdefault(id(obj), {})
+            others = _others.setdefault(identity, {})
             former = others.get(self)
             others[self] = value
         return former
@@ -121,16 +127,17 @@ class Fact(Generic[_Value]):
         try:
             self.put(obj, value)
         except TypeError:
-            kept = _Kept(_Kept)
-            kept.obj = obj
-            _sidecar_of(obj, kept, self)
-            self.put(obj, value)
+            self.put(obj, value, _Kept)
 
     def pop(self, obj: Any) -> _Value | None:
         """Forgets the fact of an object. Returns what it was, or None."""
         former = self.get(obj)
         if former is not None:
-            self.put(obj, None)
+            sidecar = _sidecars[id(obj)]
+            if sidecar.fact is self:
+                sidecar.value = None
+            else:
+                _others[id(obj)].pop(self, None)
             if self._holders is not None:
                 self._holders.pop(id(obj), None)
         return former

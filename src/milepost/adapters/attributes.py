@@ -14,11 +14,12 @@ from typing import Any, Final, cast
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import deferred_on
 from milepost.errors import MilepostError
+from milepost.facts import Fact
 from milepost.graph.adapter import adapter_of_type
 
 _METHOD: Final = "__setattr__"
 _FRAMEWORKS: Final = frozenset({"keras", "tf_keras", "tensorflow"})
-_watches: Final[weakref.WeakKeyDictionary[type, _Watch]] = weakref.WeakKeyDictionary()
+_watches: Final[Fact[_Watch]] = Fact()
 
 
 class _Watch:
@@ -67,7 +68,7 @@ class _Watch:
             setattr(kind, _METHOD, self._own)
         else:
             delattr(kind, _METHOD)
-        _watches.pop(kind, None)
+        _watches.pop(kind)
 
 
 def _is_announced(value: Any) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.errors import MismatchError, UnrestoredWarning, warn
+from milepost.facts import Fact
 from milepost.graph.adapter import Adapter, Array, Value, register
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
@@ -68,7 +69,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "RMSprop": ("rho", "momentum"),
     "SGD": ("momentum",),
 }
-_made: Final[weakref.WeakKeyDictionary[Any, dict[str, Hyperparameter]]] = weakref.WeakKeyDictionary()
+_made: Final[Fact[dict[str, Hyperparameter]]] = Fact()
 
 
 class Hyperparameter:
@@ -114,7 +115,9 @@ class HyperparameterAdapter(Adapter):
 def hyperparameters(optimizer: Any) -> dict[str, Hyperparameter]:
     """The hyperparameters that the optimizer of this class before Keras 2.11 keeps in variables, by name."""
     names = of_class(_NAMES, optimizer) or ()
-    made = _made.setdefault(optimizer, {})
+    made = _made.get(optimizer)
+    if made is None:
+        made = _made[optimizer] = {}
     for name in ("decay", *names):
         if name not in made:
             made[name] = Hyperparameter(optimizer, name)

@@ -11,14 +11,15 @@ second while a model is not built, so each layer after an added one gets its nei
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from milepost.facts import Fact
+
 _WITH_WEIGHTS: Final = "layer_with_weights-"
 _AMONG_ALL: Final = "layer-"
-_known: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_has_made: Final[Fact[bool]] = Fact()
 """Layers that have made weights while they are being built, and do not list them yet."""
 
 
@@ -74,7 +75,7 @@ def outvoted(names: Sequence[str], layers: Sequence[Any], likely: Callable[[Any]
 
 def has_weights_now(layer: Any) -> None:
     """Notes that a layer that is being built has made a weight."""
-    _known.add(layer)
+    _has_made[layer] = True
 
 
 def is_layer_name(name: str) -> bool:
@@ -89,6 +90,6 @@ def are_built(layers: Iterable[Any]) -> bool:
 
 def _has_weights(layer: Any) -> bool:
     try:
-        return layer in _known or bool(layer.weights)
+        return layer in _has_made or bool(layer.weights)
     except ValueError:  # models of Keras 2 that are not built
         return False

@@ -7,17 +7,17 @@ saved too. If that is different at the next ``fit()``, the user must choose one 
 from __future__ import annotations
 
 import json
-import weakref
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from milepost.errors import MismatchError
+from milepost.facts import Fact
 from milepost.graph.adapter import adapter_of
 
 CHOICES: Final[tuple[str | None, ...]] = (None, "program", "saved")
-_left: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+_left: Final[Fact[dict[str, Any]]] = Fact()
 """The settings of optimizers when a callback saw them last in this process."""
 
 

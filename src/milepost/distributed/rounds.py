@@ -32,6 +32,7 @@ from milepost.coordination.polling import poll
 from milepost.distributed.meeting import Meeting
 from milepost.distributed.problems import error_of, facts_of
 from milepost.errors import CoordinationError, MilepostError
+from milepost.facts import Fact
 from milepost.forks import ForkableLock
 from milepost.threads import ThreadCall
 
@@ -127,7 +128,7 @@ class Session:
             self.coordinator.clear(topic)
 
 
-_sessions: Final[weakref.WeakKeyDictionary[Any, Session]] = weakref.WeakKeyDictionary()
+_sessions: Final[Fact[Session]] = Fact()
 _sessions_lock: Final = ForkableLock()
 
 

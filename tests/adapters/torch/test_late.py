@@ -210,7 +210,7 @@ def test_modules_that_are_inserted_into_a_list_have_their_values_in_the_next_cal
     net.blocks.insert(0, nn.Linear(3, 3))
     net.blocks.insert(1, nn.Linear(3, 3))
     assert torch.equal(net(X), expected)
-    assert net.blocks not in hooks._containers
+    assert net.blocks not in hooks._installed.containers
 
 
 def test_modules_that_come_without_a_sign_have_their_values_when_the_status_is_asked(tmp_path):
@@ -255,12 +255,12 @@ def test_hooks_are_gone_when_nothing_waits_any_more(tmp_path):
     module = Late(as_module)
     gc.collect()
     waiting_again(path, module)
-    assert hooks._global_hooks
+    assert hooks._installed.handles
     module(X)
     assert not module._forward_pre_hooks
     assert not module._forward_hooks
     assert not hooks._watched
-    assert not hooks._global_hooks
+    assert not hooks._installed.handles
 
 
 def test_a_module_on_which_something_waits_in_vain_can_be_compiled_whole(tmp_path):
@@ -439,7 +439,7 @@ def test_parameters_of_modules_that_are_never_called_keep_their_values_when_they
     fresh.build()
     assert torch.equal(fresh(X), saved(X))
     status.assert_consumed()
-    assert not hooks._call_hooks
+    assert not hooks._installed.call_handles
 
 
 def test_a_call_that_initializes_parameters_of_other_modules_ends_with_an_error(tmp_path):

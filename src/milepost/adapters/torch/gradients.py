@@ -8,13 +8,13 @@ in place.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, Final, NamedTuple
 
 import torch
 
 from milepost.adapters.torch.local_shards import is_dtensor, local_of
 from milepost.adapters.torch.steps import has_hooks
+from milepost.facts import Fact
 from milepost.graph.omissions import Omission
 
 _REMEDY: Final = "save after optimizer.step(), or drop them with optimizer.zero_grad(); a run that is resumed here continues without them"
@@ -26,8 +26,8 @@ class _Mark(NamedTuple):
     parameter_changed: int
 
 
-_used: Final[weakref.WeakKeyDictionary[Any, list[_Mark | None]]] = weakref.WeakKeyDictionary()
-_stepped: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_used: Final[Fact[list[_Mark | None]]] = Fact()
+_stepped: Final[Fact[bool]] = Fact()
 """The optimizers for which the hook has run."""
 
 
@@ -53,8 +53,8 @@ def is_watched(optimizer: Any) -> bool:
 def unused_gradients(optimizer: Any) -> Omission | None:
     """Why a save now would lose gradients; None if it would not, or if the optimizer is not watched."""
     marks = _marks(optimizer)
-    used = _used.get(optimizer, marks)
-    if len(used) != len(marks):
+    used = _used.get(optimizer)
+    if used is None or len(used) != len(marks):
         return None
     changed = [
         group for group, now, then in zip(optimizer.param_groups, marks, used, strict=True) if _is_new(now, then)
@@ -90,5 +90,5 @@ def _marks(optimizer: Any) -> list[_Mark | None]:
 
 def _after_step(optimizer: Any, arguments: Any, keywords: Any) -> None:
     if not torch.compiler.is_compiling():
-        _stepped.add(optimizer)
+        _stepped[optimizer] = True
         _used[optimizer] = _marks(optimizer)

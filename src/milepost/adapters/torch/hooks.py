@@ -29,16 +29,27 @@ from milepost.graph.adapter import adapter_of
 _F = TypeVar("_F", bound=Callable[..., Any])
 _watched: Final[weakref.WeakKeyDictionary[torch.nn.Module, _Watch]] = weakref.WeakKeyDictionary()
 """Modules for whose children values are deferred, and what was installed for each."""
-_containers: Final[weakref.WeakKeyDictionary[torch.nn.Module, int]] = weakref.WeakKeyDictionary()
-"""Watched modules that are never called, such as lists of modules, and how many members each had when it was last scanned."""
-_unverified: Final[weakref.WeakKeyDictionary[torch.nn.Module, list[_Given]]] = weakref.WeakKeyDictionary()
-"""Modules with tensors that were restored when they were registered, and that may be initialized after that."""
-_modes: Final[list[_KeepRestored]] = []
-"""The modes of the first calls that are running, the innermost last."""
-_global_hooks: Final[list[Any]] = []
-"""Handles of the global registration hooks."""
-_call_hooks: Final[list[Any]] = []
-"""Handles of the global hooks of calls. They are installed for containers only, because PyTorch warns of them in compiled modules."""
+
+
+class _Installed:
+    """What is installed for all modules.
+
+    Attributes:
+        containers: Watched modules that are never called, such as lists of modules, and how many members each had when it was last scanned.
+        modes: The modes of the first calls that are running, the innermost last.
+        handles: The handles of the registration hooks.
+        call_handles: The handles of the hooks of calls. They are installed for containers only, because PyTorch warns of them in compiled
+            modules.
+    """
+
+    def __init__(self) -> None:
+        self.containers: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+        self.modes: list[_KeepRestored] = []
+        self.handles: list[Any] = []
+        self.call_handles: list[Any] = []
+
+
+_installed: Final = _Installed()
 
 
 class _Given(NamedTuple):
@@ -66,6 +77,7 @@ class _Watch:
         called: Whether it has been called since.
         mode: The mode of its first call, while that runs.
         random: The random generators, with their states before lazy parameters were initialized.
+        given: The tensors that were restored when they were registered, and that may be initialized after that.
         kept: The tensors that a lazy module held before, with copies, because its initialization resets all of them.
     """
 
@@ -75,6 +87,7 @@ class _Watch:
         self.called = False
         self.mode: _KeepRestored | None = None
         self.random: list[tuple[torch.Generator, torch.Tensor]] = []
+        self.given: list[_Given] = []
         self.kept: list[tuple[torch.Tensor, torch.Tensor]] = []
 
 
@@ -164,8 +177,8 @@ def watch_module(obj: Any, module: Any) -> None:
         watch.kept = [(each, each.detach().clone()) for each in made]
     if obj is not module:
         watch.wrappers.add(obj)
-    if not _global_hooks:
-        _global_hooks.extend(
+    if not _installed.handles:
+        _installed.handles.extend(
             (
                 registration.register_module_parameter_registration_hook(_on_registration),
                 registration.register_module_buffer_registration_hook(_on_registration),
@@ -193,10 +206,10 @@ def _add_hooks(module: Any, watch: _Watch) -> None:
     if is_lazy and isinstance(module, torch.nn.modules.lazy.LazyModuleMixin):
         return
     if type(module).forward is torch.nn.Module.forward:
-        if not _call_hooks:
-            _call_hooks.append(registration.register_module_forward_pre_hook(_before_any_call))
-            _call_hooks.append(registration.register_module_forward_hook(_after_any_call))
-        _containers[module] = len(module._modules)
+        if not _installed.call_handles:
+            _installed.call_handles.append(registration.register_module_forward_pre_hook(_before_any_call))
+            _installed.call_handles.append(registration.register_module_forward_hook(_after_any_call))
+        _installed.containers[module] = len(module._modules)
     else:
         watch.handles += [
             module.register_forward_pre_hook(_before_call, prepend=True),
@@ -226,15 +239,19 @@ def _admit(module: Any, name: str, child: Any) -> Any:
     position = max(deferred_on(module)[name], key=lambda each: each.uid)
     successor = admit(module, name, child)
     if isinstance(successor, torch.Tensor):
-        mode = watch.mode or (_modes[-1] if _modes else None)
+        mode = watch.mode or (_installed.modes[-1] if _installed.modes else None)
         if mode is None:
-            given = _Given(name, weakref.ref(successor), successor._version, position)
-            _unverified.setdefault(module, []).append(given)
+            watch.given.append(_Given(name, weakref.ref(successor), successor._version, position))
         elif isinstance(successor, torch.nn.Parameter):
             mode.restored.append(successor)
     for wrapper in watch.wrappers:
         look_again(wrapper)
     return None if successor is child else successor
+
+
+def _is_unverified(module: Any) -> bool:
+    """Whether a module has tensors that may have been initialized after they were restored."""
+    return module in _watched and bool(_watched[module].given)
 
 
 def _overwritten(module: Any, kind: type[Any] = torch.Tensor) -> list[str]:
@@ -247,8 +264,12 @@ def _overwritten(module: Any, kind: type[Any] = torch.Tensor) -> list[str]:
     Returns:
         The names of these tensors.
     """
-    names = []
-    for given in _unverified.pop(module, ()):
+    names: list[str] = []
+    watch = _watched.get(module)
+    if watch is None:
+        return names
+    unverified, watch.given = watch.given, []
+    for given in unverified:
         tensor = given.tensor()
         if isinstance(tensor, kind) and tensor._version != given.version:
             adapter = adapter_of(tensor)
@@ -284,19 +305,19 @@ def _after_initialization(module: Any, arguments: Any) -> None:
 
 def _before_any_call(module: Any, arguments: Any) -> None:
     if not torch.compiler.is_compiling():
-        for container, size in list(_containers.items()):
+        for container, size in list(_installed.containers.items()):
             # A module that is inserted into a list is not registered, so the length tells.
             if len(container._modules) != size:
-                _containers[container] = len(container._modules)
+                _installed.containers[container] = len(container._modules)
                 _restore_deferred(container)
-            if container in _unverified:
+            if _is_unverified(container):
                 _overwritten(container)
                 _release(container)
 
 
 def _after_any_call(module: Any, arguments: Any, output: Any) -> None:
     if not torch.compiler.is_compiling():
-        for container in [each for each in _containers if each in _unverified]:
+        for container in [each for each in _installed.containers if _is_unverified(each)]:
             lost = _overwritten(container, torch.nn.Parameter)
             _release(container)
             if lost:
@@ -306,7 +327,7 @@ def _after_any_call(module: Any, arguments: Any, output: Any) -> None:
 def _before_call(module: Any, arguments: Any) -> None:
     if not torch.compiler.is_compiling():
         _begin_call(module)
-    elif module in _unverified:
+    elif _is_unverified(module):
         _begin_compiled_call(module)
 
 
@@ -319,7 +340,7 @@ def _begin_call(module: Any) -> None:
         watch.called = True
         mode = _KeepRestored()
         mode.__enter__()
-        _modes.append(mode)
+        _installed.modes.append(mode)
         watch.mode = mode
 
 
@@ -330,7 +351,7 @@ def _begin_compiled_call(module: Any) -> None:
 
 
 def _after_call(module: Any, arguments: Any, output: Any) -> None:
-    if module in _unverified or not torch.compiler.is_compiling():
+    if _is_unverified(module) or not torch.compiler.is_compiling():
         _end_call(module)
 
 
@@ -374,7 +395,7 @@ def _leave(module: Any) -> None:
 def _end_mode(watch: _Watch) -> None:
     mode, watch.mode = watch.mode, None
     if mode is not None:
-        _modes.remove(mode)
+        _installed.modes.remove(mode)
         mode.__exit__(None, None, None)
 
 
@@ -385,15 +406,15 @@ def _restore_deferred(module: Any) -> None:
     if watch is not None:
         for wrapper in watch.wrappers:
             look_again(wrapper)
-    if module in _containers:
+    if module in _installed.containers:
         _release(module)
 
 
 def _release(module: Any) -> None:
     """Removes the hooks of a module if nothing is deferred for it any more, and the global hooks with those of the last module."""
-    if deferred_on(module) or module in _unverified:
+    if deferred_on(module) or _is_unverified(module):
         return
-    _containers.pop(module, None)
+    _installed.containers.pop(module, None)
     watch = _watched.pop(module, None)
     if watch is not None:
         _end_mode(watch)
@@ -404,9 +425,9 @@ def _release(module: Any) -> None:
             del vars(module)["_compiled_call_impl"]
             if call.former is not None:
                 vars(module)["_compiled_call_impl"] = call.former
-    for installed, needed in ((_global_hooks, _watched), (_call_hooks, _containers)):
-        while installed and not needed:
-            installed.pop().remove()
+    for handles, needed in ((_installed.handles, _watched), (_installed.call_handles, _installed.containers)):
+        while handles and not needed:
+            handles.pop().remove()
 
 
 def _generators() -> list[torch.Generator]:

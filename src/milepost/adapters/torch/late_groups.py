@@ -17,10 +17,47 @@ from milepost.adapters.torch.private import hide_from_compilers
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import deferred_on
 
-_waiting: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-"""The groups of the optimizers that wait, as `milepost.adapters.torch.param_groups.ParamGroups`."""
-_replaced: Final[list[Callable[..., Any]]] = []
-"""The function that was replaced, and the one in its place."""
+
+class _Watch:
+    """Replaces `torch.optim.Optimizer.add_param_group` while groups of optimizers wait for others."""
+
+    def __init__(self) -> None:
+        self._waiting: weakref.WeakSet[Any] = weakref.WeakSet()
+        """The groups of the optimizers that wait, as `milepost.adapters.torch.param_groups.ParamGroups`."""
+        self._replaced: Callable[..., Any] | None = None
+        self._installed: Callable[..., Any] | None = None
+
+    def begin(self, groups: Any) -> None:
+        self._waiting.add(groups)
+        if self._replaced is None:
+            self._replaced = torch.optim.Optimizer.add_param_group
+            torch.optim.Optimizer.add_param_group = self._installed = self._watched(self._replaced)
+
+    def _watched(self, add: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(add)
+        def add_param_group(optimizer: Any, *arguments: Any, **keywords: Any) -> None:
+            count = len(optimizer.__dict__.get("param_groups", ()))
+            add(optimizer, *arguments, **keywords)
+            try:
+                self._look_again()
+            except BaseException:
+                del optimizer.param_groups[count:]
+                raise
+
+        hidden: Callable[..., None] = hide_from_compilers(add_param_group)
+        return hidden
+
+    def _look_again(self) -> None:
+        for groups in list(self._waiting):  # an optimizer may share its groups with one inside it
+            look_again(groups)
+            if not deferred_on(groups):
+                self._waiting.discard(groups)
+        if self._replaced and not self._waiting and torch.optim.Optimizer.add_param_group is self._installed:
+            torch.optim.Optimizer.add_param_group = self._replaced
+            self._replaced = None
+
+
+_watch: Final = _Watch()
 
 
 def watch_groups(groups: Any) -> None:
@@ -29,33 +66,4 @@ def watch_groups(groups: Any) -> None:
     Args:
         groups: The groups of the optimizer.
     """
-    _waiting.add(groups)
-    if not _replaced:
-        add = torch.optim.Optimizer.add_param_group
-        _replaced.extend((add, _watched(add)))
-        torch.optim.Optimizer.add_param_group = _replaced[1]
-
-
-def _watched(add: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(add)
-    def add_param_group(self: Any, *arguments: Any, **keywords: Any) -> None:
-        count = len(self.__dict__.get("param_groups", ()))
-        add(self, *arguments, **keywords)
-        try:
-            _look_again()
-        except BaseException:
-            del self.param_groups[count:]
-            raise
-
-    hidden: Callable[..., None] = hide_from_compilers(add_param_group)
-    return hidden
-
-
-def _look_again() -> None:
-    for groups in list(_waiting):  # an optimizer may share its groups with one inside it
-        look_again(groups)
-        if not deferred_on(groups):
-            _waiting.discard(groups)
-    if _replaced and not _waiting and torch.optim.Optimizer.add_param_group is _replaced[1]:
-        torch.optim.Optimizer.add_param_group = _replaced[0]
-        _replaced.clear()
+    _watch.begin(groups)

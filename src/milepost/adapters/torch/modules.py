@@ -7,7 +7,6 @@ them.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -39,6 +38,7 @@ from milepost.adapters.torch.reshaping import adapted_by, reshaped_by
 from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
+from milepost.facts import Fact
 from milepost.graph.adapter import Adapter, Array, adapter_of_type, register
 from milepost.graph.all_names import named
 from milepost.graph.contract.matching import LoadedState, SavedState
@@ -49,7 +49,7 @@ from milepost.tensor import TensorSpec
 _OWN: Final = frozenset(vars(torch.nn.Module()))
 _SETTINGS: Final = (torch.Tensor, np.ndarray, np.generic)
 _PLAIN: Final = frozenset({int, float, complex, bool, str, bytes, type(None), type, type(lambda: None), torch.dtype})
-_warned_of: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_warned_of: Final[Fact[bool]] = Fact()
 """Modules with buffers on the meta device, of which the restore of the module around them has warned."""
 
 
@@ -129,9 +129,7 @@ class ModuleAdapter(Adapter):
         module = unwrapped(obj)
         if overrides_loading(module) and not has_sharded(module):
             load_again(module)
-        if module in _warned_of:
-            _warned_of.discard(module)
-        else:
+        if not _warned_of.pop(module):
             _warn_of_meta_buffers(module)
 
     def on_deferred(self, obj: Any) -> None:
@@ -175,7 +173,7 @@ def _warn_of_meta_buffers(module: Any) -> None:
     for child in module._modules.values():
         if child is not None and not _has_state(child):
             _warn_of_meta_buffers(child)
-            _warned_of.add(child)
+            _warned_of[child] = True
 
 
 def _has_state(module: Any) -> bool:

@@ -6,13 +6,13 @@ their names, because importing them takes long.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, Final
 
 import torch
 
 from milepost.adapters.torch.local_shards import ORDINARY, is_dtensor, local_of, unfinished_sum
 from milepost.adapters.torch.private import UninitializedTensorMixin, is_traceable_wrapper_subclass
+from milepost.facts import Fact
 from milepost.graph.omissions import Omission
 
 _MODULE: Final = Omission(
@@ -30,7 +30,8 @@ _CLASSES: Final = {
     "torch.distributed.optim.zero_redundancy_optimizer.ZeroRedundancyOptimizer": _OPTIMIZER,
     "fairscale.optim.oss.OSS": _OPTIMIZER,
 }
-_known: Final[weakref.WeakKeyDictionary[type, Omission | None]] = weakref.WeakKeyDictionary()
+_known: Final[Fact[tuple[Omission | None]]] = Fact()
+"""Of a class: why its objects are refused."""
 
 
 def refusal_of(tensor: Any, *, in_parts: bool = False) -> Omission | None:
@@ -68,10 +69,11 @@ def refusal_of(tensor: Any, *, in_parts: bool = False) -> Omission | None:
 def sharded_omission(obj: Any) -> Omission | None:
     """Why a module or an optimizer is refused; None if it is not sharded."""
     kind = type(obj)
-    if kind not in _known:
+    known = _known.get(kind)
+    if known is None:
         names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
-        _known[kind] = next((_CLASSES[name] for name in names if name in _CLASSES), None)
-    return _known[kind]
+        known = _known[kind] = (next((_CLASSES[name] for name in names if name in _CLASSES), None),)
+    return known[0]
 
 
 def has_sharded(module: Any) -> bool:

@@ -16,8 +16,9 @@ FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "tf_keras
 ALIASES = {"tf": "tensorflow", "jnp": "jax", "nnx": "flax", "_jax": "jax", "_keras": "keras"}
 PRIVATE = {each: SOURCE / "adapters" / each / "private.py" for each in ("torch", "jax", "flax", "tensorflow", "keras")}
 PRIVATE_MODULE = "private.py"
-STANDARD = {("forks.py", "_is_owned")}
-"""Private names of the standard library, each in the module that gives it a public name."""
+OTHERS = {("forks.py", "_is_owned"), ("tensorflow_errors.py", "_plain")}
+"""A private name of the standard library, in the module that gives it a public name, and one that milepost gives to classes."""
+OF_DICTS = ("get", "pop", "setdefault")
 SEARCHED = [*(SOURCE / "adapters").rglob("*.py"), *(SOURCE / "callbacks").rglob("*.py"), *SOURCE.glob("*.py")]
 
 
@@ -50,29 +51,36 @@ def imported(tree):
             yield dotted(node.value), node.attr
 
 
-def own_names():
-    """Names that milepost's own classes and modules define."""
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                yield node.name
-            elif isinstance(node, ast.Attribute) and dotted(node.value) in ("self", "cls"):
-                yield node.attr
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id
+def own_names(tree):
+    """Names that a module of milepost defines: what follows them is its own."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and dotted(node.value) in ("self", "cls"):
+            yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 def attributes(tree):
-    """Private attributes of any objects that are read, set or asked for."""
+    """Private attributes of any objects that are read, set or asked for, also by their dicts."""
     for node in ast.walk(tree):
+        names = []
         if isinstance(node, ast.Attribute) and dotted(node.value) != "sys":
-            name = node.attr
-        elif isinstance(node, ast.Call) and dotted(node.func) in ("getattr", "hasattr", "setattr"):
-            name = getattr(node.args[1], "value", "")
-        else:
-            continue
-        if isinstance(name, str) and name.startswith("_") and not name.startswith("__"):
-            yield name
+            yield from filter(is_hidden, [node.attr])
+        elif isinstance(node, ast.Call) and dotted(node.func) in ("getattr", "hasattr", "setattr", "delattr"):
+            names = node.args[1:2]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in OF_DICTS:
+            names = node.args[:1]
+        elif isinstance(node, ast.Subscript):
+            names = [node.slice]
+        elif isinstance(node, ast.Compare):
+            names = [node.left]
+        yield from filter(is_hidden, (getattr(each, "value", "") for each in names))
+
+
+def is_hidden(name):
+    return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
 
 
 def test_private_names_are_imported_in_one_module_a_framework():
@@ -92,20 +100,26 @@ def test_the_search_finds_private_names():
 
 
 def test_private_attributes_are_listed_in_one_module_a_framework():
-    listed = set(own_names())
-    for path in PRIVATE.values():
-        tree = ast.parse(path.read_text())
-        listed |= {
-            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
+    listed = {
+        node.value
+        for path in PRIVATE.values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
     found = [
         f"{path.relative_to(SOURCE)}: {name}"
         for path in SEARCHED
         if path.name != PRIVATE_MODULE
-        for name in attributes(ast.parse(path.read_text()))
-        if name not in listed and (path.name, name) not in STANDARD
+        for tree in [ast.parse(path.read_text())]
+        for name in sorted({*attributes(tree)} - listed - {*own_names(tree)})
+        if (path.name, name) not in OTHERS
     ]
     assert not found
+
+
+def test_the_search_finds_private_attributes():
+    for text in ("a._x", "getattr(a, '_x')", "vars(a)['_x']", "vars(a).get('_x')", "'_x' in vars(a)", "del a._x"):
+        assert [*attributes(ast.parse(text))] == ["_x"], text
 
 
 def imports():

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
 from milepost.adapters.iterators.any_library import StatefulAdapter, is_of
+from milepost.adapters.iterators.private import EXAMPLES, LATEST, STARTING
 from milepost.adapters.iterators.pytorch import is_loader
+from milepost.facts import Fact
 from milepost.graph.adapter import register
 
-_STARTING: Final = "_starting_state_dict"
-"""The attribute in which these data sets keep a loaded state, for every iterator of its epoch."""
-_loaded: Final[weakref.WeakKeyDictionary[Any, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
-"""For each data set: the restored state, and the state that the data set had then."""
+_loaded: Final[Fact[tuple[Any, Any]]] = Fact()
+"""Of a data set: the restored state, and the state that the data set had then."""
 
 
 class HuggingFaceAdapter(StatefulAdapter):
@@ -23,22 +22,23 @@ class HuggingFaceAdapter(StatefulAdapter):
         return is_of(kind, "datasets.") and super().handles(kind)
 
     def state(self, obj: Any) -> Any:
-        if obj in _loaded:
-            state, before = _loaded[obj]
-            if vars(obj).get("_state_dict") is before:  # no iterator was made since: it would have replaced this
+        loaded = _loaded.get(obj)
+        if loaded is not None:
+            state, before = loaded
+            if vars(obj).get(LATEST) is before:  # no iterator was made since: it would have replaced this
                 return state
         return super().state(obj)
 
     def load(self, obj: Any, state: Any) -> None:
         super().load(obj, state)
-        if _STARTING in vars(obj):
-            _loaded[obj] = (state, vars(obj).get("_state_dict"))
+        if STARTING in vars(obj):
+            _loaded[obj] = (state, vars(obj).get(LATEST))
             # A data set ignores a state of a different epoch.
             if isinstance(state, dict) and "epoch" in state and state["epoch"] != obj.epoch:
                 obj.set_epoch(state["epoch"])
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
-        if _STARTING not in vars(obj):
+        if STARTING not in vars(obj):
             return super().before_assign(obj)
         # Loading only notes a state for the next iterator, and asking for the state would start an iterator.
         before, epoch = dict(vars(obj)), obj.epoch
@@ -53,7 +53,7 @@ class HuggingFaceAdapter(StatefulAdapter):
 
 def shuffles_in_a_buffer(data: Any) -> bool:
     """Whether a data set shuffles in a buffer, which is not saved."""
-    part = vars(data).get("_ex_iterable") if is_of(type(data), "datasets.") and hasattr(data, "__dict__") else None
+    part = vars(data).get(EXAMPLES) if is_of(type(data), "datasets.") and hasattr(data, "__dict__") else None
     while part is not None and type(part).__name__ != "BufferShuffledExamplesIterable":
         part = getattr(part, "ex_iterable", None)
     return part is not None
@@ -63,7 +63,7 @@ def forget_start(obj: Any) -> None:
     """Makes the next iterator of a Hugging Face data set start at the beginning, and not where it was restored."""
     parts: list[Any] = [obj, *([obj.dataset] if is_loader(obj) else [])]
     for data in parts:
-        if getattr(data, "__dict__", {}).get(_STARTING) is not None:
+        if getattr(data, "__dict__", {}).get(STARTING) is not None:
             data.load_state_dict(None)
 
 

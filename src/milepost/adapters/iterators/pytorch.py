@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from milepost.adapters.iterators.private import WORKERS
+
 
 def is_loader(obj: Any) -> bool:
     """Whether an object is a ``DataLoader`` of PyTorch, or of a class derived from it."""
@@ -17,4 +19,4 @@ def stop_workers(obj: Any) -> None:
     """
     if is_loader(obj) and obj.persistent_workers:
         vars(obj)["persistent_workers"] = False  # the loader's own setter refuses this
-        vars(obj)["_iterator"] = None
+        vars(obj)[WORKERS] = None

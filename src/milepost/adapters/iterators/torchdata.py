@@ -11,14 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.adapters.iterators.any_library import StatefulAdapter, is_of
+from milepost.adapters.iterators.private import COUNT, MADE, NEXT
 from milepost.adapters.iterators.pytorch import is_loader
 from milepost.errors import MismatchError
 from milepost.graph.adapter import register
 
 _GENERATOR: Final = "generator"
 """The name of the generator's state in a saved state, in addition to the loader's own names."""
-_NEXT: Final = ("next_iter_state", "_next_iter_state_dict")
-"""The attributes in which loaders keep a loaded state until the next iterator takes it."""
 
 
 class TorchdataAdapter(StatefulAdapter):
@@ -37,7 +36,7 @@ class TorchdataAdapter(StatefulAdapter):
 
     def state(self, obj: Any) -> Any:
         attributes = getattr(obj, "__dict__", {})
-        for name in _NEXT:
+        for name in NEXT:
             if attributes.get(name) is not None:  # no iterator has taken it yet, so state_dict() would lack it
                 return attributes[name]
         return _with_generator(obj, super().state(obj))
@@ -49,7 +48,7 @@ class TorchdataAdapter(StatefulAdapter):
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
         attributes = getattr(obj, "__dict__", {})
-        if not any(name in attributes for name in _NEXT):
+        if not any(name in attributes for name in NEXT):
             return super().before_assign(obj)
         # Loading only notes a state for the next iterator, and asking for the state would start an iterator.
         before = dict(attributes)
@@ -95,7 +94,7 @@ def start_afresh(obj: Any) -> bool:
         return False
     obj.load_state_dict({})
     obj.next_iter_state = None
-    vars(obj).pop("_get_iterator", None)
+    vars(obj).pop(MADE, None)
     return True
 
 
@@ -107,8 +106,8 @@ def _must_match_workers(obj: Any, state: Any) -> None:
     """
     if "next_iter_state" not in getattr(obj, "__dict__", {}) or not isinstance(state, dict) or not state:
         return
-    snapshot = state.get("_snapshot", {})
-    saved = snapshot.get("_main_snapshot", {}).get("_num_workers", 0)
+    snapshot, main, number = COUNT
+    saved = state.get(snapshot, {}).get(main, {}).get(number, 0)
     if saved != obj.num_workers:
         raise MismatchError(
             "this loader was saved with a different number of workers; nothing was changed",
@@ -125,9 +124,9 @@ def _keep_randomness(obj: Any) -> None:
     draw would change all random numbers that follow.
     """
     attributes = getattr(obj, "__dict__", {})
-    if attributes.get("next_iter_state") is not None and callable(getattr(obj, "_get_iterator", None)):
+    if attributes.get("next_iter_state") is not None and callable(getattr(obj, MADE, None)):
         # Set in the dict itself, as a bound method, which is copied and pickled like the class's own.
-        attributes["_get_iterator"] = types.MethodType(_get_iterator, obj)
+        attributes[MADE] = types.MethodType(_get_iterator, obj)
 
 
 def _with_generator(obj: Any, state: Any) -> Any:
@@ -139,7 +138,7 @@ def _with_generator(obj: Any, state: Any) -> Any:
 
 
 def _get_iterator(loader: Any) -> Any:
-    vars(loader).pop("_get_iterator", None)
+    vars(loader).pop(MADE, None)
     torch = sys.modules["torch"]
     state = vars(loader)["next_iter_state"]
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()

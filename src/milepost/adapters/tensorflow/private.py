@@ -95,6 +95,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "tf.compat.v1.train.AdamOptimizer": {
         "_slots": "slot variables of TensorFlow 1's optimizers",
         "_zeros_slot": "makes such a slot variable",
+        "_name": "the name of the optimizer, which those of its slot variables begin with",
         "_create_or_restore_slot_variable": "whether an optimizer has slot variables",
     },
     "tf.lookup.experimental.MutableHashTable": {
@@ -134,6 +135,7 @@ KERAS_2_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "optimizers.legacy.Adam": {
         "_hyper": "its settings, which are saved with it",
+        "_weights": "the list of its counter and slot variables",
         "_create_or_restore_slot_variable": "whether it may have slot variables",
     },
     "layers.Dropout": {

@@ -153,9 +153,8 @@ def _live_graph(operation: Operation, options: CheckpointOptions) -> LiveGraph:
         _refuse_unannounced(operation)
         look_again_below(operation)  # for slot variables, which a program does not train
     warn_before_save(operation)
-    if options.legacy_keras_optimizers:
-        operation.legacy_keras_optimizers = True
-        operation.adapters.clear()  # which were met without the option
+    operation.options = options
+    operation.adapters.clear()  # which were met without options
     live = walk(operation, omissions=True)
     if options.allow_unsaved:
         warn_of_unknown_paths(live, options)

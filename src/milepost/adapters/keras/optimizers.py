@@ -49,7 +49,7 @@ class OptimizerAdapter(AccountedAdapter):
         return issubclass(kind, BaseOptimizer)
 
     def during(self, operation: Operation) -> Self:
-        if not operation.legacy_keras_optimizers:
+        if operation.options is None or not operation.options.legacy_keras_optimizers:
             return self
         own = copy.copy(self)
         own._is_legacy = True

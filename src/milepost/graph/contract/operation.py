@@ -29,8 +29,7 @@ class Operation:
         saved_as: The names of the types of the saved values that places of plain values take, if the live values have other types.
         coming: The place of a tree that no object holds yet, because it is being restored before it is assigned.
         session: What a save or restore does with a session of TensorFlow 1; None if there is none.
-        legacy_keras_optimizers: Whether a save is for the oldest optimizers of Keras, which know only slot variables and
-            hyperparameters.
+        options: The options of a save, which adapters may ask (`Adapter.during`). None if there are none.
 
     Example:
         >>> import milepost
@@ -39,7 +38,7 @@ class Operation:
         ({}, ())
     """
 
-    __slots__ = ("adapters", "attached", "coming", "held", "legacy_keras_optimizers", "root", "saved_as", "session")
+    __slots__ = ("adapters", "attached", "coming", "held", "options", "root", "saved_as", "session")
 
     def __init__(self, root: Any, attached: Sequence[tuple[str, Any]] = ()) -> None:
         self.root = root
@@ -49,4 +48,4 @@ class Operation:
         self.saved_as: dict[Place, str] = {}
         self.coming: Place | None = None
         self.session: Any = None
-        self.legacy_keras_optimizers = False
+        self.options: Any = None

@@ -131,11 +131,11 @@ def load(module: str) -> ModuleType:
 @contextmanager
 def adapters_of_examples() -> Iterator[None]:
     """Takes back the adapters that examples register; those of frameworks, which are imported meanwhile, stay."""
-    before = list(adapter._adapters)
+    before = adapter.registry.adapters
     try:
         yield
     finally:
-        for each in [each for each in adapter._adapters if each not in before]:
+        for each in [each for each in adapter.registry.adapters if each not in before]:
             if not hasattr(sys.modules.get(type(each).__module__), type(each).__name__):
                 adapter.unregister(each)
 

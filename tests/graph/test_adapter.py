@@ -64,10 +64,11 @@ class LayerAdapter(Adapter):
 
 @pytest.fixture(autouse=True)
 def adapters(monkeypatch):
-    monkeypatch.setattr(contract, "_adapters", list(contract._adapters))
+    for name, value in vars(contract.registry).items():
+        monkeypatch.setattr(contract.registry, name, value)
     monkeypatch.setattr(frameworks, "_awaited", {})
     monkeypatch.setattr(frameworks, "_known", {})
-    monkeypatch.setattr(contract, "_by_type", {})
+    monkeypatch.setattr(contract.registry, "by_type", {})
     register(WeightAdapter())
     register(LayerAdapter())
 

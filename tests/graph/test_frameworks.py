@@ -38,11 +38,11 @@ ADAPTER = """
 def framework(tmp_path, monkeypatch):
     """Makes a framework of version 9 of which the adapter needs a private name that is gone; returns its module."""
     (tmp_path / "some_framework.py").write_text("__version__ = '9.0'\nclass Thing: pass\n")
-    monkeypatch.setattr(contract, "_adapters", list(contract._adapters))
-    monkeypatch.setattr(contract, "_functional", list(contract._functional))
+    for name, value in vars(contract.registry).items():
+        monkeypatch.setattr(contract.registry, name, value)
     monkeypatch.setattr(frameworks, "_awaited", {})
     monkeypatch.setattr(frameworks, "_known", dict(frameworks._known))
-    monkeypatch.setattr(contract, "_by_type", {})
+    monkeypatch.setattr(contract.registry, "by_type", {})
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(adapter):
@@ -95,11 +95,11 @@ def test_whatever_goes_wrong_in_the_adapter_is_the_same_error(framework, failure
 
 def test_nothing_of_a_failed_adapter_stays_behind(framework):
     thing = framework(GONE).Thing()
-    adapters, functional = list(contract._adapters), list(contract._functional)
+    adapters, functional = contract.registry.adapters, contract.registry.functional
     with pytest.raises(AdapterError):
         adapter_of(thing)
-    assert contract._adapters == adapters
-    assert contract._functional == functional
+    assert contract.registry.adapters == adapters
+    assert contract.registry.functional == functional
     assert "some_adapter" not in sys.modules
     with pytest.raises(AdapterError):
         pack(thing)

@@ -7,6 +7,7 @@ subject in each file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from milepost.errors import MilepostError, UnsupportedError
@@ -142,11 +143,38 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
 
 _METHODS: Final = [name for name in dir(Adapter) if not name.startswith("_") and callable(getattr(Adapter, name))]
 
-_adapters: list[Adapter] = []
-_by_type: dict[type, Adapter | None] = {}
-_to_forget: Final[list[Callable[[], object]]] = []
-_functional: Final = [False]
 _MISSING: Final = object()
+
+
+class Registry:
+    """The adapters, and what follows from them for each type that was met. When they change, both are replaced.
+
+    What another thread finds meanwhile goes to the old tables.
+
+    Attributes:
+        adapters: In the order in which they are asked.
+        functional: Whether any is for values that never change.
+        by_type: The adapters of types, or None where there is none.
+        kinds: What `milepost.graph.trees.places` has found for types.
+    """
+
+    adapters: Sequence[Adapter]
+    functional: bool
+    by_type: dict[type, Adapter | None]
+    kinds: dict[type, Any]
+
+    def __init__(self) -> None:
+        self.change(())
+
+    def change(self, adapters: Sequence[Adapter]) -> None:
+        """Replaces all adapters."""
+        self.adapters = adapters
+        self.functional = any(each.functional for each in adapters)
+        self.by_type = {}
+        self.kinds = {}
+
+
+registry: Final = Registry()
 
 
 def register(adapter: Adapter, *, last: bool = False) -> None:
@@ -184,9 +212,8 @@ def register(adapter: Adapter, *, last: bool = False) -> None:
             found=f"the class {adapter.__name__}" if is_class else f"an object of type {type(adapter).__name__}",
             remedy=f"register({adapter.__name__}())" if is_class else "derive its class from milepost.adapters.Adapter",
         )
-    _adapters.insert(len(_adapters) if last else 0, adapter)
-    _forget_answers()
-    _functional[0] |= adapter.functional
+    others = registry.adapters
+    registry.change((*others, adapter) if last else (adapter, *others))
 
 
 def unregister(adapter: Adapter) -> None:
@@ -198,16 +225,15 @@ def unregister(adapter: Adapter) -> None:
     Raises:
         ValueError: The adapter is not registered.
     """
-    if adapter not in _adapters:
+    if adapter not in registry.adapters:
         raise ValueError(f"this {type(adapter).__name__} is not registered")
-    _adapters.remove(adapter)
-    _functional[0] = any(each.functional for each in _adapters)
-    _forget_answers()
+    first = registry.adapters.index(adapter)
+    registry.change((*registry.adapters[:first], *registry.adapters[first + 1 :]))
 
 
 def is_anything_functional() -> bool:
     """Whether any adapter is for values that never change."""
-    return _functional[0]
+    return registry.functional
 
 
 def adapter_of_type(kind: type) -> Adapter | None:
@@ -216,12 +242,12 @@ def adapter_of_type(kind: type) -> Adapter | None:
     Raises:
         AdapterError: The adapter of an imported framework cannot be imported.
     """
-    known = _by_type.get(kind, _MISSING)
+    known = registry.by_type.get(kind, _MISSING)
     if known is not _MISSING:
         return known  # type: ignore[return-value]
     import_adapters()
-    answers = _by_type
-    found = answers[kind] = next((adapter for adapter in _adapters if _handles(adapter, kind)), None)
+    answers = registry.by_type
+    found = answers[kind] = next((adapter for adapter in registry.adapters if _handles(adapter, kind)), None)
     return found
 
 
@@ -291,31 +317,11 @@ def adapter_of_array_type(name: str) -> Adapter | None:
     if not name:
         return None
     import_adapters()
-    return next((adapter for adapter in _adapters if adapter.array_type == name), None)
-
-
-def _forget_answers() -> None:
-    """Forgets the adapters of all types. Results that another thread finds meanwhile go to the old table."""
-    global _by_type
-    _by_type = {}
-    for forget in _to_forget:
-        forget()
-
-
-def forgets_with_adapters(forget: Callable[[], object]) -> None:
-    """Has a function called whenever an adapter is added or removed, to forget what has been concluded from the adapters of types."""
-    _to_forget.append(forget)
+    return next((adapter for adapter in registry.adapters if adapter.array_type == name), None)
 
 
 def _snapshot() -> Callable[[], None]:
-    adapters, functional = list(_adapters), _functional[0]
-
-    def put_back() -> None:
-        _adapters[:] = adapters
-        _functional[0] = functional
-        _forget_answers()
-
-    return put_back
+    return partial(registry.change, registry.adapters)
 
 
 register_registry(_snapshot)

@@ -18,7 +18,7 @@ import numpy as np
 
 from milepost.facts import Fact, reference_to
 from milepost.forks import ForkableLock
-from milepost.graph.adapter import adapter_during, adapter_of_type, forgets_with_adapters
+from milepost.graph.adapter import adapter_during, adapter_of_type, registry
 from milepost.graph.numbers import NUMBERS
 from milepost.graph.text import TEXTS
 from milepost.graph.trees.structure import has_no_end, is_container, is_functional, members, with_members
@@ -93,18 +93,17 @@ class CheckedLeaf(Place):
 
 
 KindOfPlace = Callable[[Any], "type[Place] | None"]
-_kinds: dict[type, KindOfPlace] = {}
-"""For the types that were met, the functions that tell the kinds of place of their objects."""
+"""Tells the kind of place of an object of one type."""
 
 
 def kind_of_place(value: Any) -> type[Place] | None:
     """The kind of place for a member of a tree. None if the member is not a value of the tree, or holds nothing."""
     kind = type(value)
-    return (_kinds.get(kind) or _find_out(kind))(value)
+    return (registry.kinds.get(kind) or _find_out(kind))(value)
 
 
 def _find_out(kind: type) -> KindOfPlace:
-    known = _kinds  # an adapter that another thread registers now makes another table
+    known: dict[type, KindOfPlace] = registry.kinds  # an adapter that another thread registers now makes another table
     found = known[kind] = _told_by_type(kind)
     return found
 
@@ -134,14 +133,6 @@ def _of_array(array: Any) -> type[Place]:
 def _of_functional_array(array: Any) -> type[Place]:
     # NumPy has no type for some elements, such as keys of random number generators.
     return Leaf if array.shape and isinstance(array.dtype, np.dtype) else CheckedLeaf
-
-
-def _forget_kinds() -> None:
-    global _kinds
-    _kinds = {}
-
-
-forgets_with_adapters(_forget_kinds)
 
 
 class TreeNode(Place):

@@ -125,6 +125,7 @@ MODULES = (
     "milepost.checkpoint.weights",
     "milepost.saving.distributed_save",
     "milepost.manager",
+    "sysconfig",
 )
 """Modules that the programs use. `import milepost` alone imports few of them."""
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
 from tests.once import computed_once
 from tests.several.crashes import KINDS, TIMEOUT
-from tests.several.programs import ROOT, settings
+from tests.several.programs import FILES, Processes, settings
 
 _PATIENCE = 30.0
 """Seconds that a busy machine may take longer than the time limits."""
@@ -25,24 +23,14 @@ def cases(tmp_path_factory):
 
 def run_all(directories):
     """Runs every case; they wait for time limits most of the time, so all kinds run at once."""
-    drivers = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.several.crashes", str(directories.mktemp("crashes")), kind, str(rank)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=settings(),
-        )
+    arguments = [
+        ["-m", "tests.several.crashes", str(directories.mktemp("crashes")), kind, str(rank)]
         for kind in KINDS
         for rank in (0, 1)
     ]
-    found = []
-    for driver in drivers:
-        out, error = driver.communicate(timeout=1200)
-        assert driver.returncode == 0, error[-3000:]
-        found += [json.loads(line) for line in out.splitlines()]
-    return found
+    ended = Processes(arguments, FILES, settings()).end(deadline=1200)
+    assert [each.code for each in ended] == [0] * len(ended), [each.error[-3000:] for each in ended]
+    return [json.loads(line) for each in ended for line in each.output.splitlines()]
 
 
 def describe(case):

@@ -6,11 +6,14 @@ import pytest
 
 from tests.several.programs import run, same
 
-TIMEOUT, STOPPED = 2, 8
-"""Seconds: of the time limit, and for which a process is stopped."""
+TIMEOUT = 2
+"""Seconds of the time limit."""
 PROGRAM = """
-import resource, signal, subprocess, time
+import resource, signal, subprocess
 import milepost.coordination
+
+# It goes on when both others have ended their saves.
+WAKE = "for each in $(seq 1200); do [ $(ls {mark}-* 2>/dev/null | wc -l) = 2 ] && break; sleep 0.05; done; kill -CONT {process}"
 
 class Stopping:
     "A coordinator that stops its process before one of its messages, counted from 0 without those that show progress."
@@ -23,7 +26,7 @@ class Stopping:
         if not topic.endswith("progress") and self.at is not None:
             self.at -= 1
             if self.at == -1:
-                subprocess.Popen(["sh", "-c", f"sleep {STOPPED}; kill -CONT {os.getpid()}"])
+                subprocess.Popen(["sh", "-c", WAKE.format(process=os.getpid(), mark=f"{directory}/ended-{checkpoint.step}")])
                 os.kill(os.getpid(), signal.SIGSTOP)
         self.inner.post(topic, message)
 
@@ -52,16 +55,16 @@ def number(path):
     return path and path.rpartition("-")[2]
 
 def tried(options=None):
-    checkpoint.step += 1
+    checkpoint.step = step = checkpoint.step + 1
     for name in "abc":  # each process writes one of them
         setattr(checkpoint, name, np.full(200_000, float(checkpoint.step)))
-    begun = time.monotonic()
     try:
         outcome = "saved"
         manager.save(options=options)
     except MilepostError as error:
         outcome = f"{type(error).__name__}: {error.problem}"
-    return [outcome, time.monotonic() - begun]
+    open(f"{directory}/ended-{step}-{rank}", "w").close()
+    return outcome
 
 def case(name, begin, end, timeout=60):
     begin()
@@ -97,7 +100,7 @@ for failing in (0, 1):
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """What each of three processes has seen, by case."""
-    body = PROGRAM.replace("{STOPPED}", str(STOPPED)).replace("timeout=TIMEOUT", f"timeout={TIMEOUT}")
+    body = PROGRAM.replace("timeout=TIMEOUT", f"timeout={TIMEOUT}")
     return run(body, 3, tmp_path_factory.mktemp("next"))
 
 
@@ -109,14 +112,13 @@ CASES = [f"{case} {at}" if "stop" in case else case for case in CASES for at in 
 def test_the_save_fails_on_all_and_names_the_process(seen, name):
     failing = int(name.split()[1])
     for rank, each in enumerate(seen):
-        (outcome, seconds), *_ = each[name]
+        outcome = each[name][0]
         if name == "stop 0 1":  # process 0 had committed, and could not say so
             assert outcome.startswith("AfterCommitError" if rank else "saved")
             continue
         assert outcome.partition(":")[0].endswith("Error")
         if rank != failing:
             assert re.search(rf"process {failing} of 3", outcome), outcome
-            assert seconds < 2 * TIMEOUT + 30
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -128,6 +130,6 @@ def test_what_was_saved_before_stays(seen, name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_next_save_works(seen, name):
     for each in seen:
-        _, before, (outcome, _), after, _ = each[name]
+        _, before, outcome, after, _ = each[name]
         assert outcome == "saved"
         assert int(after) == int(before) + 1

@@ -107,13 +107,16 @@ def test_an_error_of_no_class_of_milepost_becomes_one(tmp_path):
 
 
 def test_the_first_learns_which_process_was_interrupted_after_its_report(tmp_path):
+    collected = threading.Event()
+
     def work(rounds):
         if rounds.leads:
             rounds.collect()
+            collected.set()
             raise rounds.failed_since()
         rounds.report(Message({}))
         if rounds.rank == 1:
-            time.sleep(0.3)
+            assert collected.wait(60)
             rounds.fail(KeyboardInterrupt())
             return None
         return rounds.hear()
@@ -125,20 +128,36 @@ def test_the_first_learns_which_process_was_interrupted_after_its_report(tmp_pat
 
 @pytest.mark.parametrize("rank", [1, 2])
 def test_who_is_interrupted_after_its_report_is_named_while_the_first_waits_for_another(tmp_path, rank):
+    sessions = sessions_in(tmp_path)
+    first = sessions[0].coordinator
+    wait, read, learned = first.wait, threading.Event(), threading.Event()
+
+    def seen(topic, other, timeout):
+        found = wait(topic, other, timeout)
+        if topic.endswith("/1") and (found is not None or other != rank):
+            read.set()  # its report, or process 0 does not come to it before it has that of the other
+        return found
+
+    first.wait = seen
+
     def work(rounds):
         exchanged(rounds)
         if rounds.rank == rank:
             rounds.report(Message({}))
-            time.sleep(0.7)  # process 0 has read it
+            assert read.wait(60)
             rounds.fail(KeyboardInterrupt())
             return None
-        time.sleep(6.0 * (rounds.rank != 0))
-        return exchanged(rounds)
+        if not rounds.leads:
+            assert learned.wait(60)
+            return exchanged(rounds)
+        try:
+            return exchanged(rounds)
+        finally:
+            learned.set()
 
-    results = together(work, tmp_path, timeout=20.0)
+    results = together(work, tmp_path, timeout=120.0, sessions=sessions)
     for other in {0, 1, 2} - {rank}:
         assert results[other][0].problem == f"process {rank} of 3 failed: it was interrupted"
-    assert results[0][1] < 5
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -152,11 +171,11 @@ def test_who_is_interrupted_before_the_processes_have_met_is_named(tmp_path, ran
             raise KeyboardInterrupt
         return wait(topic, other, timeout)
 
-    begun, results = time.monotonic(), {}
+    results = {}
 
     def run(number):
         time.sleep(number / 3)
-        rounds = Rounds(sessions[number], "test", 20)
+        rounds = Rounds(sessions[number], "test", 600)  # who would wait for this limit does not learn of the interrupt
         try:
             if number == rank:
                 with pytest.MonkeyPatch.context() as patch:
@@ -170,19 +189,24 @@ def test_who_is_interrupted_before_the_processes_have_met_is_named(tmp_path, ran
             rounds.fail(error)
             results[number] = error.problem
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(3)]
     for thread in threads:
         thread.start()
     for number in {0, 1, 2} - {rank}:
         threads[number].join()
         assert results[number] == f"process {rank} of 3 failed: it was interrupted"
-    assert time.monotonic() - begun < 10
 
 
 def test_a_lost_process_is_named_to_all_by_who_gave_up(tmp_path):
+    gave_up = threading.Event()
+
     def work(rounds):
-        time.sleep(2.0 * (rounds.rank == 1))
-        return exchanged(rounds)
+        assert rounds.rank != 1 or gave_up.wait(60)
+        try:
+            return exchanged(rounds)
+        finally:
+            if rounds.leads:
+                gave_up.set()
 
     results = [result.problem for result, _ in together(work, tmp_path, timeout=1.0)]
     assert results == [
@@ -198,7 +222,7 @@ def test_who_does_not_come_is_named_after_the_time_limit(tmp_path, absent):
     for rank, (result, seconds) in enumerate(results):
         if rank != absent:
             assert f"process {absent} of 3 did not answer" in str(result)
-            assert 0.3 < seconds < 20
+            assert seconds > 0.3
 
 
 def test_who_makes_progress_is_waited_for(tmp_path):
@@ -214,12 +238,18 @@ def test_who_makes_progress_is_waited_for(tmp_path):
 
 
 def test_who_works_without_progress_is_not_waited_for(tmp_path):
+    gave_up = threading.Event()
+
     def work(rounds):
         if rounds.rank == 1:
             with rounds.working(lambda: 7):
-                time.sleep(5)
+                assert gave_up.wait(60)
             return None
-        return exchanged(rounds)
+        try:
+            return exchanged(rounds)
+        finally:
+            if rounds.leads:
+                gave_up.set()
 
     results = together(work, tmp_path, timeout=1.0)
     assert all("process 1 of 3 did not answer" in str(results[rank][0]) for rank in (0, 2))

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import random
 import subprocess
-import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from milepost.bundle import find_prefixes, open_bundle
 from milepost.errors import MilepostWarning, SkippedCheckpointWarning, StorageError, UnrestoredWarning
 from milepost.storage import LocalStorage
 from milepost.testing import FaultyStorage
+from tests import programs
 
 
 def open_run(storage: Any, keep: int | None = 2) -> tuple[Any, CheckpointManager]:
@@ -142,8 +143,11 @@ while True:
         chance = random.Random(seed)
         acknowledged = 0
         for _ in range(10):
-            command = [sys.executable, "-c", self.CODE, str(tmp_path / "run")]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            command: list[str | Path] = ["-c", self.CODE, tmp_path / "run"]
+            with (
+                tempfile.TemporaryFile("w") as errors,
+                programs.start(command, imports=["numpy"], stdout=subprocess.PIPE, stderr=errors) as process,
+            ):
                 assert process.stdout
                 started = int(process.stdout.readline())
                 assert started in (acknowledged, acknowledged + 1), f"seed {seed}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +19,7 @@ from milepost.retention import Best, EverySteps, Policy
 from milepost.storage import MemoryStorage
 from milepost.tensorflow1 import remove_checkpoint
 from milepost.testing import FaultyStorage
+from tests import programs
 
 LOSSES = {1: 0.5, 2: 0.1, 3: 0.9, 4: 0.8, 5: 0.3, 6: 0.7}
 
@@ -276,8 +275,7 @@ print("done", flush=True)
         before, after, pinned = self.OUTCOMES[action]
         for number in range(60):
             directory = tmp_path / str(number)
-            command = [sys.executable, "-c", self.CODE, str(directory), action, str(number)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+            done = programs.run(["-c", self.CODE, directory, action, str(number)], imports=["numpy"])
             manager = CheckpointManager(Checkpoint(v=Variable(np.zeros(1000))), directory, 2, keep=BEST)
             if done.returncode == 0:
                 assert (manager.steps, manager.pinned) == (after, pinned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from milepost.series.notes import Temporary, new_token, temporaries
 from milepost.series.series import list_announced
 from milepost.storage import LocalStorage, ReadableFile
 from milepost.testing import FaultyStorage
+from tests import programs
 from tests.bundles import commit_bundle
 from tests.series.test_commit import content, names, values
 
@@ -217,8 +218,11 @@ while True:
         chance = random.Random(seed)
         acknowledged = 0
         for _ in range(12):
-            command = [sys.executable, "-c", self.CODE, str(tmp_path), str(acknowledged + 1)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            command: list[str | Path] = ["-c", self.CODE, tmp_path, str(acknowledged + 1)]
+            with (
+                tempfile.TemporaryFile("w") as errors,
+                programs.start(command, imports=["numpy"], stdout=subprocess.PIPE, stderr=errors) as process,
+            ):
                 assert process.stdout
                 acknowledged = int(process.stdout.readline())
                 try:

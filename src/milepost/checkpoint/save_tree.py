@@ -17,6 +17,7 @@ import numpy as np
 
 from milepost.checkpoint.checkpoint import Checkpoint, set_root
 from milepost.checkpoint.tracing import as_written
+from milepost.coding.depth import DEEPEST
 from milepost.engine.options import CheckpointOptions, takes_options
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import adapter_of, values_of
@@ -34,7 +35,6 @@ SINGLE: Final = ".value"
 """The name of a tree that is not a dict or list."""
 _PACKED: Final = (set, frozenset, deque, Counter, defaultdict, bytearray, io.BytesIO)
 _DICTS: Final = (dict, OrderedDict, DictWrapper, OrderedDictWrapper)
-_DEEPEST: Final = 100
 
 
 @as_written
@@ -105,13 +105,13 @@ class _Preparation:
             return value
         if id(value) in self._made:
             return self._made[id(value)]
-        if id(value) in self._open or depth > _DEEPEST:
+        if id(value) in self._open or depth > DEEPEST:
             raise UntrackableError(
                 "a tree that holds itself cannot be saved"
                 if id(value) in self._open
                 else "a tree of so many levels cannot be saved",
                 key=path,
-                expected=f"at most {_DEEPEST} levels",
+                expected=f"at most {DEEPEST} levels",
                 remedy="save a tree in which no list or dict is below itself",
             )
         self._open.add(id(value))

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from milepost.bundle.memory import Array, bytes_of, swap_bytes
+from milepost.coding.depth import DEEPEST
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.shapes import is_shape
 from milepost.foreign.stored import Stored
@@ -40,7 +41,6 @@ _NAMED: Final = re.compile(r"\.msgpack$|_\d+$")
 _LOOKED_AT: Final = 16
 _BUFFERED: Final = 1 << 16
 _MOST: Final = 1_000_000
-_DEEPEST: Final = 100
 _CHUNKED: Final = "__msgpack_chunked_array__"
 _ARRAY: Final = 1
 _COMPLEX: Final = 2
@@ -162,10 +162,10 @@ class _Parser:
 
     def _object(self, depth: int) -> Any:
         self._made += 1
-        if self._made > _MOST or depth > _DEEPEST:
+        if self._made > _MOST or depth > DEEPEST:
             raise UnsupportedError(
                 "this MessagePack file has too many objects or levels",
-                expected=f"{_MOST} objects and {_DEEPEST} levels or fewer",
+                expected=f"{_MOST} objects and {DEEPEST} levels or fewer",
                 remedy="save long lists as arrays",
             )
         code = self._take(1)[0]

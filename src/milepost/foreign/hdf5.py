@@ -21,6 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from milepost.bundle.memory import Array
+from milepost.coding.depth import DEEPEST
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.hdf5_headers import Hdf5Headers
 from milepost.foreign.hdf5_reads import Hdf5Reads
@@ -40,7 +41,6 @@ _COMPRESSIONS: Final = (1, 32000)
 _LONGER: Final = 1 << 12
 """The bytes by which a compressed chunk may be longer than its elements: gzip adds 5 to each 16 KiB, and a few."""
 _MOST_OBJECTS: Final = 1_000_000
-_DEEPEST: Final = 100
 _BFLOAT16: Final = "bfloat16"
 
 
@@ -120,11 +120,11 @@ class Hdf5File:
                 for name in group:
                     count += 1
                     inside = f"{path}/{name}" if path else name
-                    if count > _MOST_OBJECTS or inside.count("/") >= _DEEPEST:
+                    if count > _MOST_OBJECTS or inside.count("/") >= DEEPEST:
                         raise UnsupportedError(
                             "the HDF5 file has too many objects or levels",
                             key=inside[:200],
-                            expected=f"{_MOST_OBJECTS} objects or fewer, and {_DEEPEST} levels",
+                            expected=f"{_MOST_OBJECTS} objects or fewer, and {DEEPEST} levels",
                             remedy="save the state in several files",
                         )
                     found = self._member(group, name, inside)

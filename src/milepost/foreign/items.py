@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from milepost.coding.depth import DEEPEST
 from milepost.errors import UnsupportedError
 from milepost.foreign.opaque import Name, Opaque, holding
 from milepost.foreign.rebuilt import refusal, stream_of
@@ -28,7 +29,6 @@ ROOT: Final = tensor_key("", VARIABLE_VALUE)
 """The key of what is the whole file."""
 _WHOLE: Final = "(the whole file)"
 _NO_NAME: Final = "''"
-_DEEPEST: Final = 100
 _MOST: Final = 1_000_000
 _MOST_CHARACTERS: Final = 128 << 20
 """Characters in all keys of a file. A long name is repeated in the keys of everything below it."""
@@ -151,11 +151,7 @@ def tensors_alone(tree: Any, *, dotted: bool) -> dict[str, Stored] | None:
             return None  # two paths may be the same text
         count += len(level) + (names.count(".") if dotted else 0)
         characters += len(names) + len(prefix) * len(level)
-        if (
-            count > _MOST
-            or characters > _MOST_CHARACTERS
-            or depth + _most_dots(level, names, dotted=dotted) >= _DEEPEST
-        ):
+        if count > _MOST or characters > _MOST_CHARACTERS or depth + _most_dots(level, names, dotted=dotted) >= DEEPEST:
             return None
         if is_last:
             found.update(zip(map(prefix.__add__, level), level.values(), strict=True))
@@ -178,7 +174,7 @@ def are_keys(names: Sequence[str], *, dotted: bool) -> bool:
     joined = "".join(names)
     count = len(names) + (joined.count(".") if dotted else 0)
     is_few = bool(names) and count <= _MOST and len(joined) <= _MOST_CHARACTERS
-    return is_few and _most_dots(names, joined, dotted=dotted) < _DEEPEST
+    return is_few and _most_dots(names, joined, dotted=dotted) < DEEPEST
 
 
 def _most_dots(names: Iterable[str], joined: str, *, dotted: bool) -> int:
@@ -214,18 +210,18 @@ class _Maker:
                 parts = levels(name, dotted=self._dotted)
                 path = name if item is root else f"{item.key}/{name}"
                 below = depth + len(parts)
-                if below > _DEEPEST and not inside:
+                if below > DEEPEST and not inside:
                     raise UnsupportedError(
                         "the state has too many levels, or holds itself",
                         key=path[:_SHOWN],
-                        expected=f"{_DEEPEST} levels or less",
+                        expected=f"{DEEPEST} levels or less",
                         remedy="save a state of fewer levels, which does not hold itself",
                     )
                 self._spend(path, len(parts) - 1, len(path))
                 own = self._own_key(path)
                 child = _place(item, parts, own)
                 child.key = self._keys.get(own, own)
-                self._set(child, value, too_deep=below > _DEEPEST)
+                self._set(child, value, too_deep=below > DEEPEST)
                 listed.append(child)
                 if not child.is_leaf:
                     pending.append((child, below, inside))
@@ -338,7 +334,7 @@ def _text(name: Any, position: int) -> str:
 def levels(name: str, *, dotted: bool) -> list[str]:
     """The levels that a name stands for."""
     parts = name.split(".") if dotted and "." in name else [name]
-    return parts if all(parts) and len(parts) < _DEEPEST else [name]
+    return parts if all(parts) and len(parts) < DEEPEST else [name]
 
 
 def _place(item: Item, parts: Sequence[str], key: str) -> Item:
@@ -370,8 +366,8 @@ def packable(root: Item) -> set[int]:
     for item in reversed(order):  # children come before what holds them
         if item.opaque is not None:
             continue
-        below = [levels.get(id(child), _DEEPEST) for child in item.children.values()]
-        height = 1 + max(below, default=0) if item.children or _is_plain(item.value) else _DEEPEST
+        below = [levels.get(id(child), DEEPEST) for child in item.children.values()]
+        height = 1 + max(below, default=0) if item.children or _is_plain(item.value) else DEEPEST
         if height < _MOST_PACKED:
             levels[id(item)] = height
     return set(levels)

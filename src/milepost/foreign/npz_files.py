@@ -31,6 +31,7 @@ import numpy as np
 
 from milepost.bundle.catalogue import Catalogue, numbered
 from milepost.bundle.memory import Array, bytes_of, object_array, swap_bytes
+from milepost.coding.depth import DEEPEST
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import zip_content
@@ -55,7 +56,6 @@ _LONGEST: Final = 64 << 10
 _MOST_EXPANDED: Final = 1100
 _SMALL: Final = 1 << 20
 """The most bytes of an array to which this limit does not apply."""
-_DEEPEST: Final = 90
 _USUAL: Final = 128
 """The bytes before the elements that NumPy writes, if the shape has fewer than some ten dimensions. As many are looked at first."""
 _BLOCK: Final = 4096
@@ -463,7 +463,7 @@ def _tree(arrays: dict[str, Any]) -> dict[str, Any]:
 def _level(levels: dict[str, dict[str, Any]], path: str) -> dict[str, Any] | None:
     """Makes the dict at a path, and those above it. None if this is no path, or an array has it."""
     steps = path.split("/")
-    if not all(steps) or len(steps) >= _DEEPEST:
+    if not all(steps) or len(steps) >= DEEPEST:
         return None
     level = levels[""]
     for count, step in enumerate(steps, 1):

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from milepost.coding.depth import DEEPEST
 from milepost.errors import UnsupportedError
 
 _PARAMETERS: Final = "_parameters"
 _BUFFERS: Final = "_buffers"
 _MODULES: Final = "_modules"
 _NOT_SAVED: Final = "_non_persistent_buffers_set"
-_DEEPEST: Final = 100
 
 Spend = Callable[[str], object]
 """Called with each name before it is kept. It raises an error if there are too many names, or if they are too long."""
@@ -225,7 +225,7 @@ def _module_members(module: Opaque, spend: Spend) -> Iterator[tuple[str, Any]]:
             if value is None:
                 continue
             spend(prefix)
-            if _is_module(value) and depth < _DEEPEST:
+            if _is_module(value) and depth < DEEPEST:
                 below.append((f"{prefix}{name!s:.200}.", value, depth + 1))
             else:
                 yield f"{prefix}{name!s:.200}", value

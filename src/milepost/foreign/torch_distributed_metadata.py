@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle.slices import Box
+from milepost.coding.depth import DEEPEST
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import rebuilt
 from milepost.foreign.opaque import Name, Opaque
@@ -37,7 +38,6 @@ from milepost.storage import ReadableFile
 _LONGEST: Final = 1 << 30
 _BYTES_EACH: Final = 8
 _VERSION: Final = "1."
-_DEEPEST: Final = 100
 _MODULE: Final = "torch.distributed"
 _AGAIN: Final = "load the directory with torch.distributed.checkpoint, and save the state with milepost"
 
@@ -253,11 +253,11 @@ def _paths(planned: Any, names: Mapping[str, Any]) -> dict[str, tuple[str | int,
         path = (planned or {}).get(name, (name,))
         if (
             not isinstance(path, (tuple, list))
-            or not 0 < len(path) <= _DEEPEST
+            or not 0 < len(path) <= DEEPEST
             or not all(isinstance(step, str) or is_count(step) for step in path)
             or not isinstance(path[0], str)
         ):
-            raise _damaged(f"a path of {_DEEPEST} steps or less", path).with_context(key=name)
+            raise _damaged(f"a path of {DEEPEST} steps or less", path).with_context(key=name)
         found[name] = tuple(path)
     return found
 

@@ -56,7 +56,7 @@ TEXT: Final = "py_state"
 """The name of the entry that holds the JSON text."""
 
 DEEPEST: Final = 64
-"""The most levels that a state may have."""
+"""The most levels that a state may have. Each takes up to nine calls on the stack, of which Python allows a thousand."""
 _LONGEST_NAME: Final = 200
 _LONGEST_PATH: Final = 1000
 _LONG_INT: Final = 2048

@@ -30,6 +30,7 @@ from collections.abc import Container, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from milepost.coding.depth import DEEPEST
 from milepost.errors import UnsupportedError
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, append, hold_state, put, remove
 from milepost.graph.contract.operation import Operation
@@ -42,8 +43,6 @@ from milepost.restoring.saved_arrays import SavedArrays
 from milepost.restoring.undo import Undo
 
 _CONTAINERS: Final = {"list": ListWrapper, "dict": DictWrapper, "OrderedDict": OrderedDictWrapper}
-_DEEPEST: Final = 100
-"""The most levels of tuples in tuples. Deeper ones, which only a damaged graph has, are not made."""
 _MOST_TIMES: Final = 4
 _MOST_MORE: Final = 1 << 16
 """A restore makes so many placeholders for each saved object, plus these. Tuples in tuples can be in more places than a file has bytes."""
@@ -276,7 +275,7 @@ class Growth:
                 hold_state(container)
             self._made[id(container)] = container
             return container
-        if depth == _DEEPEST:
+        if depth == DEEPEST:  # only a damaged graph has deeper ones
             return _ABSENT
         children = self._nodes[node].children
         below = partial(self._placeholder, depth=depth + 1, is_state=is_state, in_tree=in_tree)

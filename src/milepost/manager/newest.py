@@ -11,14 +11,12 @@ from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
     MilepostError,
-    SkippedCheckpointWarning,
     StorageError,
-    warn,
 )
 from milepost.manager.managed_series import ManagedSeries
 from milepost.restoring.status import LoadStatus
 from milepost.series.damage import concerns_file
-from milepost.series.directory import Verification, newest_good, skipped_message
+from milepost.series.directory import Verification, newest_good, warn_of_skipped
 from milepost.series.state_file import STATE_FILE, CheckpointState
 
 
@@ -139,7 +137,7 @@ class NewestCheckpoint:
             each.__traceback__ = None
             each = each.__cause__ or each.__context__
         if is_first(self._series.with_options(None)):
-            warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)
+            warn_of_skipped(prefix, problem, instead)
 
     def _none_is_good(self, problems: list[MilepostError]) -> MilepostError:
         all_missing = all(isinstance(problem, CheckpointNotFoundError) for problem in problems)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from itertools import chain
@@ -11,7 +12,7 @@ from milepost.bundle import BundleReader, index_path, open_whole
 from milepost.collector import collection_paused
 from milepost.distributed.find import rounds_of
 from milepost.engine.options import CheckpointOptions, storage_of
-from milepost.engine.report import Report
+from milepost.engine.report import Outcome, Report
 from milepost.engine.restore_record import OWN
 from milepost.engine.translation import AS_SAVED, UNTRANSLATED, Translated, Translation
 from milepost.engine.turns import RESTORE, Turn
@@ -24,6 +25,7 @@ from milepost.errors import (
     UnsupportedError,
     UntrackableError,
     importing,
+    printable,
     warn,
 )
 from milepost.graph.contract.operation import Operation
@@ -34,6 +36,7 @@ from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.renaming import renamed
 from milepost.graph.selection import names_of_live, paths_of_optimizers, selected
 from milepost.graph.traversal import walk
+from milepost.logs import heard, seconds_since
 from milepost.restoring.check import has_other_shape
 from milepost.restoring.exported import REMEDY, exported_lists, is_exported
 from milepost.restoring.lost_values import refuse_lost_values
@@ -167,7 +170,7 @@ def _load_any(
     prefix: str, view: View, options: CheckpointOptions, rounds: Rounds | None, translation: Translation
 ) -> LoadStatus:
     import_adapters()
-    storage = storage_of(options)
+    storage, started = storage_of(options), time.monotonic()
     try:
         for tries_left in range(_TRIES, -1, -1):
             reader = open_any(storage, prefix)
@@ -176,6 +179,7 @@ def _load_any(
                     prepared = _prepared(reader, view, options, rounds, translation)
                     _warn_of_unused_names(prepared, translation)
                     prepared.restoration.restore(prepared.operation, pause)
+                    _log_restored(prepared.restoration, started)
                     return prepared.status()
             except BaseException as error:
                 # If there are very many data files, some are opened late, and may belong to another checkpoint by then.
@@ -246,6 +250,13 @@ class _Prepared(NamedTuple):
     operation: Operation
     status: Callable[[], LoadStatus]
     whole_of: Callable[[str], str] = str
+
+
+def _log_restored(restoration: Restoration | NameBasedRestoration, started: float) -> None:
+    if (log := heard()) is not None:
+        found, path = restoration.outcomes(), printable(restoration.record.reader.prefix, one_line=True)
+        deferred = f", {found[Outcome.DEFERRED]} deferred" if found[Outcome.DEFERRED] else ""
+        log.info("restored %s: %d values%s, %s", path, found[Outcome.MATCHED], deferred, seconds_since(started))
 
 
 def _warn_of_unused_names(prepared: _Prepared, translation: Translation) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -50,6 +51,7 @@ from milepost.restoring.entries import (
     entries_of_live,
     entries_of_saved,
     missing_entries,
+    outcomes_of,
     warn_of_stayed,
     warn_of_unused,
     with_below,
@@ -204,6 +206,10 @@ class Restoration:
     def missing(self, operation: Operation) -> list[Entry]:
         """Live values that are not in the checkpoint; see `missing_entries`."""
         return missing_entries(self.record, operation)
+
+    def outcomes(self) -> Counter[Outcome]:
+        """How many saved values have which outcome now, as far as that is known without a look at the live objects."""
+        return outcomes_of(self.record)
 
     def warn_of_unused(self) -> None:
         """Warns once of saved values that no object took."""

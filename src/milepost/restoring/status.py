@@ -18,7 +18,7 @@ from milepost.graph.description import counted, html_table, kind_of, of_file
 from milepost.graph.frameworks import import_adapters, imported
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.graph.traversal import walk
-from milepost.restoring.entries import outcomes_of, report_of, took_no_values, unmatched_entries
+from milepost.restoring.entries import report_of, took_no_values, unmatched_entries
 from milepost.restoring.name_based import NameBasedRestoration
 from milepost.restoring.offers import offered
 from milepost.restoring.restore import Restoration
@@ -163,7 +163,7 @@ class _RestoredStatus(LoadStatus):
         if restoration is None:
             return of_file(self, None)
         try:
-            counts = self._outcomes()
+            counts = self._restoration.outcomes()
             facts = [f"{counted(counts[Outcome.MATCHED], 'value')} matched"]
             facts += [f"{counts[each]} {each.value}" for each in _OTHERS_SHOWN if counts[each]]
         except Exception:  # a live object or a closed file; report() raises the error
@@ -173,16 +173,12 @@ class _RestoredStatus(LoadStatus):
     def _repr_html_(self) -> str:
         """A table that counts the saved values by outcome, which a notebook shows. As `__repr__`, it makes no report."""
         try:
-            counts = self._outcomes()
+            counts = self._restoration.outcomes()
         except Exception:  # as in `__repr__`
             counts = Counter()
         shown = [each for each in Outcome if counts.get(each)]
         rows = ([each.value, f"{counts[each]:,}", EXPLAINED[each]] for each in shown)
         return html_table(repr(self), ["outcome", "values", ""], rows, len(shown))
-
-    @abc.abstractmethod
-    def _outcomes(self) -> Counter[Outcome]:
-        """How many saved values have which outcome now, as far as that is known without a look at the live objects."""
 
     def _look(self, what: str) -> Turn:
         record = self._restoration.record
@@ -252,9 +248,6 @@ class CheckpointLoadStatus(_RestoredStatus):
     def report(self) -> Report:
         with self._look("a report"):
             return report_of(self._restoration.record, self._view())
-
-    def _outcomes(self) -> Counter[Outcome]:
-        return outcomes_of(self._restoration.record)
 
     def matched(self) -> int:
         """How many saved objects match a live object, the root included."""
@@ -331,9 +324,6 @@ class NameBasedStatus(_RestoredStatus):
     def report(self) -> Report:
         with self._look("a report"):
             return self._restoration.report(self._view())
-
-    def _outcomes(self) -> Counter[Outcome]:
-        return Counter({Outcome.MATCHED: len(self._restoration.record.taken)})
 
     def assert_consumed(self) -> Self:
         self._refuse_unmet()

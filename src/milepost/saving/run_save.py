@@ -8,6 +8,7 @@ error is raised at the end, and says that the checkpoint is saved.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
@@ -18,9 +19,10 @@ from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.plan import SavePlan
 from milepost.engine.progress import array_sizes, reporting
 from milepost.engine.turns import SAVE, Turn
-from milepost.errors import AfterCommitError, MilepostError, StorageError, importing
+from milepost.errors import AfterCommitError, MilepostError, StorageError, importing, printable
 from milepost.graph.adapter import Array
 from milepost.graph.contract.operation import Operation
+from milepost.logs import heard, seconds_since
 from milepost.saving.save import Member, execute_save, plan_save, read_state
 from milepost.saving.snapshot import SnapshotMemory
 from milepost.series.announcement import Announcement
@@ -68,6 +70,7 @@ class Save:
         self.leads = self._rounds is None or self._rounds.leads
         self.is_committed = False
         self.is_quick = False
+        self._started = time.monotonic()
         self.metadata: bytes | None = None
         self.turn: Turn | None = None
         self._plan: SavePlan | SharePlan | None = None
@@ -120,7 +123,8 @@ class Save:
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
-        rounds = self._rounds
+        rounds, log = self._rounds, heard()
+        count, size = len(self._arrays), sum(array_sizes(self._arrays)) if log is not None else 0
         with (
             collection_paused() if self.is_quick else nullcontext(),
             reporting(self.options.progress, "save", self.prefix, leads=self.leads) as progress,
@@ -134,6 +138,9 @@ class Save:
                 self.turn.end()
             if progress is not None and not problems:
                 progress.finish()
+        if log is not None:
+            path = printable(self.prefix, one_line=True)
+            log.info("saved %s: %d values, %d bytes, %s", path, count, size, seconds_since(self._started))
         for call in self._callbacks:
             try:
                 call(self.prefix)

@@ -27,6 +27,7 @@ from milepost.errors import (
     without_remedy,
 )
 from milepost.forks import ForkableLock
+from milepost.logs import heard
 from milepost.series.damage import concerns_file
 from milepost.series.leftovers import data_files, visible_shards
 from milepost.series.saved_model import checkpoint_of, is_saved_model, versions_in, versions_remedy
@@ -137,7 +138,7 @@ def good_checkpoints(
         if problem is None:
             yield candidate
         else:
-            (skip or _skip)(candidate, problem)
+            (skip or warn_of_skipped)(candidate, problem)
 
 
 def newest_good(
@@ -179,7 +180,7 @@ def newest_good(
             break
     for prefix, problem in problems.items():
         if skip is None:
-            _skip(prefix, problem, found)
+            warn_of_skipped(prefix, problem, found)
         else:
             skip(prefix, problem)
     return found
@@ -195,6 +196,13 @@ def skipped_message(prefix: str, problem: MilepostError, instead: str | None = N
     """
     message = f"the checkpoint {printable(prefix, one_line=True)} was skipped: {without_remedy(problem)}"
     return message if instead is None else f"{message}\n  used instead: {printable(instead, one_line=True)}"
+
+
+def warn_of_skipped(prefix: str, problem: MilepostError, instead: str | None = None) -> None:
+    """Issues a `SkippedCheckpointWarning`, and logs it. Arguments are those of `skipped_message`."""
+    warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)
+    if (log := heard()) is not None:
+        log.info("skipped %s: %s", printable(prefix, one_line=True), printable(problem.problem, one_line=True))
 
 
 def latest_in(
@@ -225,7 +233,7 @@ def new_checkpoints(
     def skip_once(prefix: str, problem: MilepostError) -> None:
         if (message := skipped_message(prefix, problem)) not in warned:
             warned.add(message)
-            _skip(prefix, problem)
+            warn_of_skipped(prefix, problem)
 
     last: str | None = None
     while True:
@@ -297,7 +305,3 @@ def _wait_for_other_than(
         if new is not None or remaining <= 0:
             return new
         time.sleep(min(_POLL_SECONDS, remaining))
-
-
-def _skip(prefix: str, problem: MilepostError, instead: str | None = None) -> None:
-    warn(skipped_message(prefix, problem, instead), SkippedCheckpointWarning)

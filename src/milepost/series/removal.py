@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from milepost.bundle import index_path
 from milepost.bundle.names import v1_shards
+from milepost.errors import printable
+from milepost.logs import heard
 from milepost.series.leftovers import data_files, data_files_of
 from milepost.series.notes import Temporary, new_token, removals
 from milepost.series.pins import is_noted, is_pinned, pinned_error, removal
@@ -161,4 +163,7 @@ def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:
             storage.remove(path)
         # If a crash brought the data back, nothing would show which checkpoint it belongs to.
         storage.sync_directory(directory)
+    if (log := heard()) is not None:
+        for prefix in found:
+            log.info("removed %s", printable(prefix, one_line=True))
     return found

@@ -122,7 +122,7 @@ def become(request: Request) -> None:
 MODULES = (
     "milepost.checkpoint.load_tree",
     "milepost.checkpoint.views",
-    "milepost.checkpoint.weights",
+    "milepost.checkpoint.below_root",
     "milepost.saving.distributed_save",
     "milepost.manager",
     "sysconfig",

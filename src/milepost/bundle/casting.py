@@ -106,8 +106,8 @@ class CastingReader:
     def map(self, key: str) -> Array:
         return self.read(key) if key in self._dtypes else self._reader.map(key)
 
-    def verify(self) -> None:
-        self._reader.verify()
+    def verify(self) -> tuple[int, int]:
+        return self._reader.verify()
 
     def check_files(self) -> None:
         self._reader.check_files()

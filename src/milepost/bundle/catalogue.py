@@ -60,6 +60,8 @@ class Catalogue(NamedTuple):
         not_arrays: What no array can hold, and what is no object of a class, by key: ``None``, and the empty ``[]``, ``()`` and ``{}``. A checkpoint
             has a tensor for None, and its object graph says what is empty.
         swapped: The keys of the tensors of another library that are read in the byte order that this machine does not have.
+        is_nested: Whether a file of another library has lists or dicts inside each other, and not only tensors by name. An object graph tells
+            it of a checkpoint.
 
     Example:
         >>> from milepost.tensor import DType
@@ -86,6 +88,7 @@ class Catalogue(NamedTuple):
     unread: Collection[str] = ()
     not_arrays: Mapping[str, str] = MappingProxyType({})
     swapped: Collection[str] = ()
+    is_nested: bool = False
 
     @classmethod
     def of(

@@ -124,8 +124,12 @@ class BundleReader(Protocol):
         """
         ...
 
-    def verify(self) -> None:
-        """Reads the whole checkpoint and verifies all of it."""
+    def verify(self) -> tuple[int, int]:
+        """Reads the whole checkpoint and verifies all of it.
+
+        Returns:
+            How many tensors have checksums, and how many tensors are stored.
+        """
         ...
 
     def check_files(self) -> None:

@@ -158,11 +158,12 @@ class LegacyReader:
             remedy="use read() instead of map()",
         )
 
-    def verify(self) -> None:
+    def verify(self) -> tuple[int, int]:
         for file in self._files:
             _table(file).verify()
         for key in self._metas:
             self.check(key)
+        return len(self._metas), len(self._metas)
 
     def check_files(self) -> None:
         """Does nothing. Opening has already read the end of each file, which tells the places of all other parts."""

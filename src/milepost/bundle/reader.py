@@ -160,7 +160,7 @@ class IndexedReader:
         _compare(key, file, entry, crc)
         return data.view(entry.dtype.numpy).reshape(entry.shape)
 
-    def verify(self) -> None:
+    def verify(self) -> tuple[int, int]:
         self._index.verify()
         self.check_files()
         spans = []
@@ -177,6 +177,8 @@ class IndexedReader:
         read_spans(spans)
         for span, entry in zip(spans, entries, strict=True):
             _compare(span.key, span.file, entry, span.crc)
+        count = len(self.keys())
+        return count, count
 
     def check_files(self) -> None:
         check_placement(self._index, self._files)

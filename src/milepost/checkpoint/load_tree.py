@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from milepost.engine.options import CheckpointOptions, resolved, storage_of, tak
 from milepost.engine.progress import Reporter, in_one_stage, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CorruptCheckpointError, MilepostError, UnrestoredWarning, UnsupportedError, warn
-from milepost.foreign import ForeignReader
 from milepost.foreign.items import walked
 from milepost.foreign.rebuilt import METADATA, Size, of_kind, refusal
 from milepost.foreign.stored import Stored
@@ -53,6 +52,9 @@ from milepost.plain_state.kinds import OfKind, kinds
 from milepost.plain_state.part import PLAIN_PART, accounts_in, is_plain_state, is_state_of_object
 from milepost.restoring.load import open_any, read_object_graph
 from milepost.storage.paths import plain_path
+
+if TYPE_CHECKING:
+    from milepost.foreign import ForeignReader
 
 PathLike = str | os.PathLike[str]
 Arrays = Literal["numpy", "torch", "jax"]
@@ -254,12 +256,13 @@ def tree_of(
         read = partial(_array, reader, key, hints, kind=_TYPES["numpy"], mapped=False, padding=padding)
         return make_array(key, name, hints, read)
 
-    if isinstance(reader, ForeignReader):
+    if not reader.origin.is_checkpoint:
+        foreign = cast("ForeignReader", reader)
         if new_name is not None:
-            reader.rename(partial(new_name, dotted=reader.origin.dotted))
+            foreign.rename(partial(new_name, dotted=reader.origin.dotted))
             all_named(reader, dotted=reader.origin.dotted)
-        with in_one_stage(told, saved_sizes(reader, _keys_of_foreign(reader))):
-            return _foreign(reader, make, beside or Beside(), made=made)
+        with in_one_stage(told, saved_sizes(reader, _keys_of_foreign(foreign))):
+            return _foreign(foreign, make, beside or Beside(), made=made)
     graph = read_object_graph(reader)
     if graph is None:
         named = {key: key if new_name is None else new_name(key) for key in reader.keys()}  # noqa: SIM118 - a reader is not a mapping

@@ -9,7 +9,6 @@ import numpy as np
 
 from milepost.bundle import Boxes, BundleReader
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.foreign import ForeignReader
 from milepost.graph.adapter import Array
 from milepost.tensor import DType, TensorSlice
 from milepost.tensor.spec import format_shape
@@ -92,13 +91,12 @@ class SavedTensor:
 
     def _read(self, box: TensorSlice) -> Array:
         is_whole = box.shape(self.shape) == self.shape
-        if is_whole or isinstance(self._reader, ForeignReader) or self._spec.dtype.is_bytes or not self.shape:
+        if is_whole or self._reader.extent(self.name) is None:
             return self._reader.read(self.name, None if is_whole else box)
-        boxes = Boxes(self._reader, self.name)
-        if not (self._is_verified or boxes.verifies):
+        if not self._is_verified:
             self._reader.check(self.name)
             self._is_verified = True
-        return boxes.read(box)
+        return Boxes(self._reader, self.name).read(box)
 
 
 class _Part(NamedTuple):

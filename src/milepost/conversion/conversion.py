@@ -25,7 +25,7 @@ from milepost.engine.options import CheckpointOptions, resolved, storage_of, tak
 from milepost.engine.progress import Reporter, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import UnsupportedError
-from milepost.foreign import ForeignReader, called
+from milepost.foreign import called
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.restoring.load import nones_of, open_any
 from milepost.storage.paths import check_has_file_name, plain_path
@@ -322,9 +322,11 @@ def _checked_format(form: Any, target: str) -> str:
 
 def _is_nested(reader: BundleReader) -> bool:
     """Whether a source has values inside each other, as all checkpoints have, and not only tensors by name."""
-    if isinstance(reader, ForeignReader):
-        return reader.is_nested and reader.origin.library != "NumPy"  # whose names with slashes are read as levels
-    return OBJECT_GRAPH in reader
+    if reader.origin.is_checkpoint:
+        return OBJECT_GRAPH in reader
+    return (
+        reader.origin.library != "NumPy" and reader.catalogue().is_nested
+    )  # its names with slashes are read as levels
 
 
 def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets: Sequence[str]) -> list[str]:

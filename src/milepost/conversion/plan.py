@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from milepost.conversion.chunks import chunks_of
 from milepost.conversion.names import Naming, NewNames, renamed_graph
 from milepost.conversion.states import State, states_in_file, states_of, tensor_of
 from milepost.errors import MismatchError, UnsupportedError
-from milepost.foreign import ForeignReader
 from milepost.foreign.items import Item, walked
 from milepost.foreign.rebuilt import METADATA as METADATA_OF_MODULES
 from milepost.graph.all_names import all_names, lazy_names, only_listed, version_of
@@ -29,6 +28,9 @@ from milepost.graph.plain.values import SPEC_OF_NONE
 from milepost.restoring.load import read_object_graph
 from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING
+
+if TYPE_CHECKING:
+    from milepost.foreign import ForeignReader
 
 _A_SLASH: Final = re.compile(r"(?<!\.)((?:\.\.)*)\.S")
 """A slash in the name of a level, as keys have it."""
@@ -219,10 +221,11 @@ class _Planning:
             else:
                 self.export.left_out[key] = f"an object of {kind}, which milepost does not read"
         states: dict[str, State] = {}
-        if isinstance(self._reader, ForeignReader) and self._reader.origin.dotted:
-            for item in walked(self._reader.root):
+        if self._reader.origin.dotted:
+            reader = cast("ForeignReader", self._reader)
+            for item in walked(reader.root):
                 self._plan_noted(item)
-            states = dict(states_in_file(self._reader))
+            states = dict(states_in_file(reader))
         for key, state in states.items():
             self.done.update(state.keys)
             self._plan_state(state, [key])

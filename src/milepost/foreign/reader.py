@@ -125,22 +125,11 @@ class ForeignReader:
         return self._file if isinstance(self._file, KerasFile) else None
 
     @property
-    def is_nested(self) -> bool:
-        """Whether the file holds lists or dicts inside each other, and not only tensors by name."""
-        if self._root is None:
-            return any(isinstance(each, Mapping) for each in self._file.tree.values())
-        return any(not each.is_leaf for each in self._root.members)
-
-    @property
     def stored_bytes(self) -> int:
         """How many bytes all tensors take if none of them share memory."""
         if self._listing is not None:
             return self._listing.nbytes
         return sum(stored.spec.nbytes for stored in self._stored.values())
-
-    def checksums(self) -> tuple[int, int]:
-        """How many tensors have checksums that were compared, and how many tensors there are. It is known after `verify`."""
-        return sum(map(self._file.has_checksum, self._stored.values())), len(self._stored)
 
     @property
     def shard_paths(self) -> list[str]:
@@ -211,8 +200,15 @@ class ForeignReader:
                 found = Catalogue.joined([catalogue_of(self._file, self._stored), self._plain_values()])
             unread = {item.key for item in walked(self.root) if item.is_unread} if self._objects else set()
             objects = {key: kind_of(opaque) for key, opaque in sorted(self._objects.items())}
-            self._catalogue = found.by_key()._replace(objects=objects, unread=unread, not_arrays=self._not_arrays())
+            self._catalogue = found.by_key()._replace(
+                objects=objects, unread=unread, not_arrays=self._not_arrays(), is_nested=self._is_nested()
+            )
         return self._catalogue
+
+    def _is_nested(self) -> bool:
+        if self._root is not None:
+            return any(not each.is_leaf for each in self._root.members)
+        return self._listing is None and any(isinstance(each, Mapping) for each in self._file.tree.values())
 
     def _not_arrays(self) -> dict[str, str]:
         if self._root is None:  # all are tensors
@@ -369,7 +365,7 @@ class ForeignReader:
         mapped: Array = map_bytes(place[0], place[1], spec.nbytes).view(spec.dtype.numpy)
         return mapped.reshape(spec.shape)
 
-    def verify(self) -> None:
+    def verify(self) -> tuple[int, int]:
         for key, stored in self._stored.items():
             self.check(key)
             place = self._file.extent(stored)
@@ -380,6 +376,7 @@ class ForeignReader:
                     pass
         if isinstance(self._file, CheckedFile):
             self._file.check_rest()
+        return sum(map(self._file.has_checksum, self._stored.values())), len(self._stored)
 
     def check_files(self) -> None:
         """Does nothing: opening the files has checked them."""

@@ -9,7 +9,6 @@ from typing import Any
 
 from milepost.engine.progress import saved_sizes
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
-from milepost.foreign import ForeignReader
 from milepost.restoring.load import open_any
 from milepost.series.saved_model import is_of_saved_model
 from milepost.storage.local import LOCAL_STORAGE
@@ -129,15 +128,11 @@ def _verified(path: str) -> _Result:
             result.is_of_saved_model = is_of_saved_model(LOCAL_STORAGE, reader.prefix)
             keys = reader.keys()
             with progress("verify", reader.prefix, sum(saved_sizes(reader, keys))):
-                reader.verify()
+                result.checksums, result.stored = reader.verify()
             result.tensors = len(keys)
             found = reader.catalogue()
             result.objects = len(found.objects)
             result.in_part = len(found.objects) - len(found.unread)
-            if isinstance(reader, ForeignReader):
-                result.checksums, result.stored = reader.checksums()
-            else:
-                result.checksums = result.stored = len(keys)
     except MilepostError as error:
         deletion = deletion_of(path)
         result.error, result.is_deleted = deletion or error, deletion is not None

@@ -39,7 +39,7 @@ def _import_all() -> None:
     """Imports what may be met, so that its coverage is followed."""
     for package in PACKAGES:
         above = importlib.import_module(f"milepost.{package}")
-        for module in pkgutil.iter_modules(above.__path__, f"milepost.{package}."):
+        for module in pkgutil.walk_packages(above.__path__, f"milepost.{package}."):
             importlib.import_module(module.name)
 
 

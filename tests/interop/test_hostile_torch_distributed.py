@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.nested import nested
-from milepost.foreign.tiling import check_tiling
+from milepost.foreign.pytorch.nested import nested
+from milepost.foreign.pytorch.tiling import check_tiling
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 dcp = pytest.importorskip("torch.distributed.checkpoint")

@@ -15,7 +15,7 @@ import milepost
 from milepost import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import zip_directory
 from milepost.foreign.opaque import Opaque
-from milepost.foreign.pickled import PickledData
+from milepost.foreign.pytorch.pickled import PickledData
 from milepost.foreign.zip_directory import read_directory
 from milepost.storage import LocalStorage
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost import MilepostError
-from milepost.foreign import pickled
-from milepost.foreign.pickled import PickledData
-from milepost.foreign.torch_archive import TorchArchive
-from milepost.foreign.torch_tensors import strides_of
+from milepost.foreign.pytorch import pickled
+from milepost.foreign.pytorch.archive import TorchArchive
+from milepost.foreign.pytorch.pickled import PickledData
+from milepost.foreign.pytorch.tensors import strides_of
 from milepost.foreign.zip_directory import Archive
 from milepost.storage.local import LOCAL_STORAGE
 

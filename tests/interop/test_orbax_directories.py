@@ -175,7 +175,7 @@ class TestTrees:
         assert tree["w"].tolist() == list(range(8))
 
     def test_more_than_one_batch_is_read(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("milepost.foreign.orbax._BATCH", 100)
+        monkeypatch.setattr("milepost.foreign.jax.orbax._BATCH", 100)
         tree = {f"w{number}": jnp.full(20, number, jnp.float32) for number in range(7)}
         new, status = milepost.jax.restore(saved(tmp_path / "many", tree), zeros(tree))
         status.assert_consumed()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost import MilepostError
-from milepost.foreign import rebuilt
-from milepost.foreign.pickled import PickledData
+from milepost.foreign.pytorch import rebuilt
+from milepost.foreign.pytorch.pickled import PickledData
 
 VALUES = [
     {"a": [1, 2.5, "x", None, True, (1, 2, 3), b"y", {"z": {1, 2}}], "b" * 300: OrderedDict(k=1), "same": ["q", "q"]},

@@ -563,7 +563,7 @@ class TestIncomplete:
     def test_deferred_values_arrive_after_the_current_directory_has_changed(self, tmp_path, monkeypatch):
         saved(tmp_path / "dcp", {"w": torch.ones(2)})
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("milepost.foreign.torch_distributed._MOST_OPEN", 0)
+        monkeypatch.setattr("milepost.foreign.pytorch.distributed._MOST_OPEN", 0)
         checkpoint = milepost.Checkpoint()
         status = checkpoint.restore("dcp")
         monkeypatch.chdir(Path(tmp_path).parent)

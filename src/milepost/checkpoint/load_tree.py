@@ -31,9 +31,9 @@ from milepost.engine.progress import Reporter, in_one_stage, reporting, saved_si
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.errors import CorruptCheckpointError, MilepostError, UnrestoredWarning, UnsupportedError, warn
 from milepost.foreign.items import walked
-from milepost.foreign.rebuilt import METADATA, Size, of_kind, refusal
+from milepost.foreign.pytorch.rebuilt import METADATA, Size, of_kind, refusal
+from milepost.foreign.pytorch.tensors import strides_of
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_tensors import strides_of
 from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, values_of
 from milepost.graph.all_names import lazy_names, removed_names, unlisted_names, version_of
 from milepost.graph.frameworks import import_adapters

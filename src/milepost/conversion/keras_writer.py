@@ -1,4 +1,4 @@
-"""Writes ``.weights.h5`` files of Keras 3 by means of h5py, one or several with their index. `milepost.foreign.keras_files` describes the formats.
+"""Writes ``.weights.h5`` files of Keras 3 by means of h5py, one or several with their index. `milepost.foreign.keras.files` describes the formats.
 
 ::
 
@@ -25,7 +25,7 @@ from milepost.conversion.output_file import replaced
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.errors import UnsupportedError
-from milepost.foreign.hdf5 import import_h5py
+from milepost.foreign.hdf5.files import import_h5py
 from milepost.tensor import DType
 
 INDEX: Final = ".weights.json"

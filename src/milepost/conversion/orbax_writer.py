@@ -25,7 +25,7 @@ from milepost.conversion.output_file import replaced_directory
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.foreign import is_item_of_orbax
-from milepost.foreign.orbax_layout import STEP, TREE
+from milepost.foreign.jax.orbax_layout import STEP, TREE
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tensor import DType
 

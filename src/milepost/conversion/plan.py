@@ -19,7 +19,7 @@ from milepost.conversion.names import Naming, NewNames, renamed_graph
 from milepost.conversion.states import State, states_in_file, states_of, tensor_of
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item, walked
-from milepost.foreign.rebuilt import METADATA as METADATA_OF_MODULES
+from milepost.foreign.pytorch.rebuilt import METADATA as METADATA_OF_MODULES
 from milepost.graph.all_names import all_names, lazy_names, only_listed, version_of
 from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, escape

@@ -17,7 +17,7 @@ from milepost.errors import MilepostError, UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.foreign.items import walked
 from milepost.foreign.packed import packed
-from milepost.foreign.rebuilt import METADATA
+from milepost.foreign.pytorch.rebuilt import METADATA
 from milepost.foreign.stored import Stored
 from milepost.graph.keys import EXTRA_STATE, escape, unescape
 from milepost.graph.object_graph import Node, ObjectGraph

@@ -31,8 +31,8 @@ from milepost.bundle.memory import Array
 from milepost.conversion.plan import Exported
 from milepost.conversion.states import gradient_of, tensor_of
 from milepost.errors import UnsupportedError
-from milepost.foreign.rebuilt import METADATA
-from milepost.foreign.torch_tensors import DTYPES, STORAGES, UNTYPED
+from milepost.foreign.pytorch.rebuilt import METADATA
+from milepost.foreign.pytorch.tensors import DTYPES, STORAGES, UNTYPED
 from milepost.plain_state.kinds import OfKind
 from milepost.tensor import DType, TensorSpec
 

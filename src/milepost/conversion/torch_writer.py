@@ -1,4 +1,4 @@
-"""Writes files of PyTorch, without PyTorch: a dict as ``torch.save`` writes it. `milepost.foreign.torch_archive` describes the archive, and
+"""Writes files of PyTorch, without PyTorch: a dict as ``torch.save`` writes it. `milepost.foreign.pytorch.archive` describes the archive, and
 `milepost.conversion.torch_pickle` writes the dict.
 
 A tensor with several names has one storage, so the names share it again when the file is loaded. The bytes of a storage begin at a multiple of
@@ -21,7 +21,7 @@ from milepost.conversion.plan import Exported
 from milepost.conversion.torch_pickle import Pickled
 from milepost.conversion.writer import Writer
 from milepost.errors import UnsupportedError
-from milepost.foreign.torch_tensors import DTYPES
+from milepost.foreign.pytorch.tensors import DTYPES
 from milepost.foreign.zip_directory import LOCAL_HEADER
 from milepost.tensor import DType
 

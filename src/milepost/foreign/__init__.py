@@ -2,6 +2,7 @@
 
 A `ForeignFile` is an open file of one format: a tree of names, and tensors that are read on demand. `items` gives everything in the
 tree a name and a key. `reader` gives the file the methods of an open checkpoint. `graph` makes the object graph that it lacks.
+Formats of several modules have folders: `pytorch`, `jax` (Flax and Orbax), `keras`, and `hdf5`, which Keras uses.
 """
 
 from milepost.foreign.graph import GraphBuilder, HeldObject

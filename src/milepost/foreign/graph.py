@@ -8,7 +8,7 @@ Names are followed through the file and the live objects side by side, because o
 - A plain number is converted to the element type of the live value, if that has an equal number.
 - A live object with several names, such as a tied weight, may be one tensor in the file, or several.
 - ``weight_g`` and ``weight_v`` are the former names of ``parametrizations.weight.original0`` and ``original1``.
-- In a file of Keras, the values of an object belong to the variables that Keras itself would assign them to; see `keras_variables`.
+- In a file of Keras, the values of an object belong to the variables that Keras itself would assign them to; see `keras.variables`.
 - The state of a PyTorch optimizer belongs to the parameters at the same positions, or of the same names; see `optimizers`.
 """
 
@@ -26,8 +26,8 @@ from milepost.bundle.equality import are_equal
 from milepost.bundle.memory import Array
 from milepost.errors import UnrestoredWarning, UnsupportedError, warn
 from milepost.foreign.items import ROOT, Item, levels, packable, walked
-from milepost.foreign.keras_files import VOCABULARY, KerasFile
-from milepost.foreign.keras_variables import (
+from milepost.foreign.keras.files import VOCABULARY, KerasFile
+from milepost.foreign.keras.variables import (
     IDF_WEIGHTS,
     lookups_of,
     merged_of,
@@ -39,8 +39,8 @@ from milepost.foreign.keras_variables import (
 from milepost.foreign.opaque import Name
 from milepost.foreign.optimizers import GROUPS, STATE, OptimizerState, is_optimizer_state
 from milepost.foreign.packed import packed
+from milepost.foreign.pytorch.rebuilt import METADATA, kind_of, refusal
 from milepost.foreign.reader import ForeignReader, as_value, is_value
-from milepost.foreign.rebuilt import METADATA, kind_of, refusal
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value, values_of
 from milepost.graph.all_names import is_named

@@ -20,9 +20,9 @@ import numpy as np
 from milepost.coding.depth import DEEPEST
 from milepost.errors import UnsupportedError
 from milepost.foreign.opaque import Name, Opaque, holding
-from milepost.foreign.rebuilt import refusal, stream_of
+from milepost.foreign.pytorch.rebuilt import refusal, stream_of
+from milepost.foreign.pytorch.tensors import TorchStorage, whole
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_tensors import TorchStorage, whole
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 
 ROOT: Final = tensor_key("", VARIABLE_VALUE)

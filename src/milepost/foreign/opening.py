@@ -9,7 +9,7 @@ from typing import Final
 from milepost.bundle import index_path
 from milepost.collector import collection_paused
 from milepost.errors import CorruptCheckpointError, UnsupportedError, importing
-from milepost.foreign import orbax, orbax_layout
+from milepost.foreign.jax import orbax, orbax_layout
 from milepost.foreign.model_directories import is_index, model_in, models_alone_in
 from milepost.foreign.reader import ForeignReader
 from milepost.foreign.stored import ForeignFile
@@ -85,7 +85,7 @@ def _open_file(storage: Storage, path: str) -> ForeignFile | None:
         return shards.ShardedModel(storage.open(path), lambda shard: _open_shard(storage, shard))
     if path.endswith(_KERAS_INDEX):
         with importing():
-            from milepost.foreign import keras_shards
+            from milepost.foreign.keras import shards as keras_shards
 
         return keras_shards.KerasShards(storage.open(path), storage.open)
     return _open_shard(storage, path)
@@ -94,17 +94,12 @@ def _open_file(storage: Storage, path: str) -> ForeignFile | None:
 def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
     # Every program imports this module, and few open such files.
     with importing():
-        from milepost.foreign import (
-            flax_files,
-            keras_files,
-            kinds,
-            npz_files,
-            safetensors,
-            torch_archive,
-            torch_distributed,
-            torch_legacy,
-            zip_directory,
-        )
+        from milepost.foreign import kinds, npz_files, safetensors, zip_directory
+        from milepost.foreign.jax import flax_files
+        from milepost.foreign.keras import files as keras_files
+        from milepost.foreign.pytorch import archive as torch_archive
+        from milepost.foreign.pytorch import distributed as torch_distributed
+        from milepost.foreign.pytorch import legacy as torch_legacy
 
     torch_distributed.refuse(path)
     file = storage.open(path)
@@ -139,7 +134,7 @@ def _open_directory(storage: Storage, path: str) -> ForeignFile | None:
         return _open_file(storage, found)
     if kind is _Directory.DISTRIBUTED:
         with importing():
-            from milepost.foreign import torch_distributed
+            from milepost.foreign.pytorch import distributed as torch_distributed
 
         return torch_distributed.DistributedDirectory(storage, path)
     if kind is _Directory.ORBAX:
@@ -223,7 +218,7 @@ def _kind_of(storage: Storage, path: str) -> tuple[_Directory, str]:
 
 def _is_distributed(storage: Storage, path: str) -> bool:
     with importing():
-        from milepost.foreign import torch_distributed
+        from milepost.foreign.pytorch import distributed as torch_distributed
 
     return storage.is_directory(path) and torch_distributed.looks_like(storage, path)
 

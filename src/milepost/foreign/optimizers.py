@@ -29,9 +29,9 @@ from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item, levels, walked
 from milepost.foreign.packed import packed
-from milepost.foreign.rebuilt import is_composed
+from milepost.foreign.pytorch.rebuilt import is_composed
+from milepost.foreign.pytorch.tensors import strides_of, usual_strides
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_tensors import strides_of, usual_strides
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.plain_state.encoding import TEXT
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.foreign.opaque import Name, Opaque
-from milepost.foreign.rebuilt import Symbol, of_kind, refusal, stream_of
+from milepost.foreign.pytorch.rebuilt import Symbol, of_kind, refusal, stream_of
+from milepost.foreign.pytorch.tensors import strides_of
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_tensors import strides_of
 from milepost.plain_state.encoding import DEEPEST, pack
 from milepost.plain_state.enums import member_of_value
 from milepost.plain_state.kinds import OfKind

@@ -23,7 +23,7 @@ from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedEr
 from milepost.foreign.items import ROOT, Item, are_keys, items_of, tensors_alone, walked
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.packed import packed
-from milepost.foreign.rebuilt import kind_of, refusal
+from milepost.foreign.pytorch.rebuilt import kind_of, refusal
 from milepost.foreign.renamed import renamed
 from milepost.foreign.stored import (
     BoxedFile,
@@ -42,7 +42,7 @@ from milepost.storage.local_files import LocalFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
 
 if TYPE_CHECKING:
-    from milepost.foreign.keras_files import KerasFile
+    from milepost.foreign.keras.files import KerasFile
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _BLOCK: Final = 16 << 20
@@ -120,7 +120,7 @@ class ForeignReader:
     @property
     def keras(self) -> KerasFile | None:
         """The file, if it is one of Keras."""
-        from milepost.foreign.keras_files import KerasFile
+        from milepost.foreign.keras.files import KerasFile
 
         return self._file if isinstance(self._file, KerasFile) else None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from milepost.foreign.items import members
-from milepost.foreign.rebuilt import METADATA
+from milepost.foreign.pytorch.rebuilt import METADATA
 from milepost.graph.renaming import Path, Rename, moves, same_name
 
 _CONTAINERS: Final = (Mapping, list, tuple)

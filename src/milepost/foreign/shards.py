@@ -13,7 +13,7 @@ from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.memory import Array
 from milepost.coding.json_data import LONGEST, parse_object
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
-from milepost.foreign.rebuilt import METADATA
+from milepost.foreign.pytorch.rebuilt import METADATA
 from milepost.foreign.stored import DescribedFile, ForeignFile, ListedFile, Stored, catalogue_of
 from milepost.storage import ReadableFile
 

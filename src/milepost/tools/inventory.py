@@ -19,14 +19,8 @@ from milepost.errors import (
     StorageError,
     UnsupportedError,
 )
-from milepost.foreign import (
-    files_of_model,
-    is_index,
-    is_one_of_directories,
-    is_part_of_model,
-    needs_orbax,
-)
-from milepost.foreign.orbax_layout import UNFINISHED
+from milepost.foreign import files_of_model, is_index, is_one_of_directories, is_part_of_model, needs_orbax
+from milepost.foreign.jax.orbax_layout import UNFINISHED
 from milepost.foreign.zip_directory import Archive
 from milepost.restoring.load import open_any
 from milepost.series.metadata import read_metadata

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from milepost.bundle import index_path
 from milepost.errors import CheckpointNotFoundError, MilepostError, StorageError, UnsupportedError
-from milepost.foreign import orbax_layout, steps_of_orbax
+from milepost.foreign import steps_of_orbax
+from milepost.foreign.jax import orbax_layout
 from milepost.retention import Best, ManagedCheckpoint, Policy
 from milepost.retention.by_metric import check_known
 from milepost.retention.plan import RetentionPlan

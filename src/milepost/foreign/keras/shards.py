@@ -1,6 +1,6 @@
 """Reads weights of Keras 3 in several files, by the index that ``save_weights(..., max_shard_size=)`` writes.
 
-`keras_files` has the grammar of the index, whose name ends in ``.weights.json``. The variables of one object may be in several files.
+`files` has the grammar of the index, whose name ends in ``.weights.json``. The variables of one object may be in several files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from milepost.bundle.memory import Array
 from milepost.bundle.slices import Box
 from milepost.coding.json_data import LONGEST, parse_object
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
-from milepost.foreign.keras_files import KerasFile
+from milepost.foreign.keras.files import KerasFile
 from milepost.foreign.shards import is_name_of_file
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile

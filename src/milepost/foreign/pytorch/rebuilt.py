@@ -14,17 +14,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from milepost.errors import UnsupportedError
-from milepost.foreign import rebuilt_numpy
 from milepost.foreign.opaque import Name, Opaque, needs_code
-from milepost.foreign.pickled import Unbuilt, as_keys
-from milepost.foreign.stored import Stored
-from milepost.foreign.torch_tensors import (
+from milepost.foreign.pytorch import rebuilt_numpy
+from milepost.foreign.pytorch.pickled import Unbuilt, as_keys
+from milepost.foreign.pytorch.tensors import (
     DTYPES,
     TorchStorage,
     flagged,
     tensor,
     unknown_storage,
 )
+from milepost.foreign.stored import Stored
 from milepost.plain_state.keys import KeyCheck
 from milepost.plain_state.kinds import OfKind
 

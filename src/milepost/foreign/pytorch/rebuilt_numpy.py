@@ -19,8 +19,8 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.errors import MilepostError, UnsupportedError
-from milepost.foreign import pickled
 from milepost.foreign.opaque import Name, Opaque
+from milepost.foreign.pytorch import pickled
 from milepost.foreign.shapes import is_shape
 from milepost.tensor import DType
 from milepost.tensor.numpy_types import numpy_type

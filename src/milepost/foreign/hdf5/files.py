@@ -5,7 +5,7 @@ the file: in one run of bytes, or in as many chunks as the shape requires, uncom
 loaded, and none of the two twice. So an array takes at most about 1,100 times the bytes that the file has for it, but for 64 MiB of all arrays,
 and `opening` limits all arrays together. An error
 of the HDF5 library about damaged structures becomes a `CorruptCheckpointError`. Damage with which the library does not end is found before
-(`hdf5_headers`, `hdf5_trees`, `hdf5_reads`).
+(`headers`, `trees`, `reads`).
 Source: HDF5 File Format Specification 3.0; h5py 3.14.
 """
 
@@ -23,8 +23,8 @@ import numpy as np
 from milepost.bundle.memory import Array
 from milepost.coding.depth import DEEPEST
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.hdf5_headers import Hdf5Headers
-from milepost.foreign.hdf5_reads import Hdf5Reads
+from milepost.foreign.hdf5.headers import Hdf5Headers
+from milepost.foreign.hdf5.reads import Hdf5Reads
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSpec

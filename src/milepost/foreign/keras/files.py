@@ -31,7 +31,7 @@ from milepost.bundle.slices import Box, index_of
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import zip_content
-from milepost.foreign.hdf5 import MAGIC, Hdf5File, Place
+from milepost.foreign.hdf5.files import MAGIC, Hdf5File, Place
 from milepost.foreign.stored import Stored
 from milepost.foreign.windows import Window
 from milepost.foreign.zip_directory import Archive, ZipRecord, read_directory, starts_of

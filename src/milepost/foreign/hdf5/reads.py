@@ -9,7 +9,7 @@ these structures are checked when they are read::
     heap        := "HEAP"  version:u8  reserved:u8^3  size:L  first free:L  data:O
     free        := next free:L  size:L                                         at a position in the data; 1 stands for no next one
 
-L and O are as in `hdf5_headers`. Integers are little-endian. The data of an object are filled up to a multiple of 8 bytes. A rest that is shorter
+L and O are as in `headers`. Integers are little-endian. The data of an object are filled up to a multiple of 8 bytes. A rest that is shorter
 than the header of an object is free space, too. Limits: a collection, and the data of a heap, may have 64 MiB.
 Source: HDF5 File Format Specification 3.0, sections III.D and III.E; seen with HDF5 1.14.6, which reads each structure from its first byte.
 """

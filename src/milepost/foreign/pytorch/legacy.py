@@ -16,11 +16,11 @@ from typing import Any, Final, Literal
 
 from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError
-from milepost.foreign import rebuilt
-from milepost.foreign.pickled import PickledData
+from milepost.foreign.pytorch import rebuilt
+from milepost.foreign.pytorch.pickled import PickledData
+from milepost.foreign.pytorch.storages import Record, TorchStorages
+from milepost.foreign.pytorch.tensors import TorchStorage, element_size, storage_of
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_storages import Record, TorchStorages
-from milepost.foreign.torch_tensors import TorchStorage, element_size, storage_of
 from milepost.storage import ReadableFile
 
 _MAGIC: Final = (b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.", f"{0x1950A86A20F9469CFC6C}L\n.".encode())

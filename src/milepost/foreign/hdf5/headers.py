@@ -21,13 +21,13 @@ opened::
     text        := length:u32  collection:O  index:u32                                a text of any length in an attribute, after its space
     names       := tree:O  heap:O                                                     the body of a message of kind 17, of a group
     layout      := 1 or 2  n:u8  2  reserved:u8^5  tree:O  ...                        the body of a message of kind 8, of a dataset in chunks
-                 | 3  2  n:u8  tree:O  ...                                            n as in `hdf5_trees`
+                 | 3  2  n:u8  tree:O  ...                                            n as in `trees`
                  | 4  2  u8  n:u8  width:u8  size^n  index:u8  ...                    a size has this width; the indexes 3 to 5 are arrays and trees of chunks
     links       := 0  flags:u8  u64?  heap:O  tree:O  ...                             kind 2, of a group; the number is there if bit 0 of the flags is set
     attributes  := 0  flags:u8  u16?  heap:O  tree:O  ...                             kind 21; the number is there if bit 0 of the flags is set
 
 The type of an attribute is shared if bit 0 of its flags is set. Integers are little-endian. Limits: the blocks of a header may have 64 MiB. The texts
-of an attribute have no more bytes together than the file, since each is there once. `hdf5_trees` checks the trees. Links or attributes in a heap, messages
+of an attribute have no more bytes together than the file, since each is there once. `trees` checks the trees. Links or attributes in a heap, messages
 in the heap of the file (kind 15), and the indexes of chunks of version 4 are refused: if these are damaged, the library frees memory that is not its own, divides by 0, or does
 not end. It makes them if ``libver="latest"`` or ``track_order=True`` asks for it, which Keras does not do.
 Source: HDF5 File Format Specification 3.0, sections II.A and IV.A; seen with HDF5 1.14.6.
@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from milepost.errors import CorruptCheckpointError, UnsupportedError
-from milepost.foreign.hdf5_trees import OF_CHUNKS, OF_NAMES, check_tree
+from milepost.foreign.hdf5.trees import OF_CHUNKS, OF_NAMES, check_tree
 from milepost.foreign.near_reads import NearReads
 from milepost.storage import ReadableFile
 

@@ -15,8 +15,8 @@ from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError
 from milepost.foreign.near_reads import NearReads
+from milepost.foreign.pytorch.tensors import CONJUGATED, NEGATED, TorchStorage, View
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_tensors import CONJUGATED, NEGATED, TorchStorage, View
 from milepost.storage import ReadableFile
 
 UNKNOWN: Final = 0

@@ -20,13 +20,14 @@ from typing import Any, Final
 from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign import rebuilt, zip_content
+from milepost.foreign import zip_content
 from milepost.foreign.kinds import first_record
 from milepost.foreign.opaque import Name, Opaque
-from milepost.foreign.pickled import PickledData
+from milepost.foreign.pytorch import rebuilt
+from milepost.foreign.pytorch.pickled import PickledData
+from milepost.foreign.pytorch.storages import UNKNOWN, Record, TorchStorages, wrong_checksum
+from milepost.foreign.pytorch.tensors import storage_of
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_storages import UNKNOWN, Record, TorchStorages, wrong_checksum
-from milepost.foreign.torch_tensors import storage_of
 from milepost.foreign.zip_directory import Archive, ZipRecord, starts_of
 from milepost.storage import ReadableFile
 

@@ -11,7 +11,7 @@ import numpy as np
 from milepost.bundle.memory import Array
 from milepost.errors import MismatchError, UnsupportedError, importing
 from milepost.foreign.items import Item
-from milepost.foreign.keras_files import ASSETS, VARIABLES, KerasFile
+from milepost.foreign.keras.files import ASSETS, VARIABLES, KerasFile
 from milepost.foreign.stored import Stored
 from milepost.tensor import DType
 

@@ -27,8 +27,8 @@ from milepost.errors import (
     UnsupportedError,
     warn,
 )
-from milepost.foreign.flax_files import FlaxFile
-from milepost.foreign.orbax_layout import (
+from milepost.foreign.jax.flax_files import FlaxFile
+from milepost.foreign.jax.orbax_layout import (
     AGGREGATED,
     DEFAULT,
     DESCRIBED,

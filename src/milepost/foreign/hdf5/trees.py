@@ -8,7 +8,7 @@ for ever. So each node must be one level lower than the only node above it::
     key   := name:L                                                  of names; its position in the heap
            | size:u32  filters:u32  offset:u64^n                     of chunks; n is the number of dimensions and one more
 
-O and L are as in `hdf5_headers`. A child of a node of level 0 holds names, or is a chunk. Integers are little-endian.
+O and L are as in `headers`. A child of a node of level 0 holds names, or is a chunk. Integers are little-endian.
 Source: HDF5 File Format Specification 3.0, section III.A.1; seen with HDF5 1.14.6.
 """
 

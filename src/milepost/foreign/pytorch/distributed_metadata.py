@@ -27,12 +27,12 @@ from typing import Any, Final, NamedTuple
 from milepost.bundle.slices import Box
 from milepost.coding.depth import DEEPEST
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign import rebuilt
 from milepost.foreign.opaque import Name, Opaque
-from milepost.foreign.pickled import PickledData
+from milepost.foreign.pytorch import rebuilt
+from milepost.foreign.pytorch.pickled import PickledData
+from milepost.foreign.pytorch.tensors import element_size
+from milepost.foreign.pytorch.tiling import check_tiling
 from milepost.foreign.shapes import are_counts, is_count
-from milepost.foreign.tiling import check_tiling
-from milepost.foreign.torch_tensors import element_size
 from milepost.storage import ReadableFile
 
 _LONGEST: Final = 1 << 30

@@ -23,13 +23,13 @@ from milepost.bundle.held import FileInMemory
 from milepost.bundle.memory import Array, new_array
 from milepost.bundle.slices import Box, index_of, intersection, relative
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
-from milepost.foreign.nested import nested
 from milepost.foreign.opaque import Opaque
-from milepost.foreign.rebuilt import refusal, unreadable
+from milepost.foreign.pytorch.archive import TorchArchive
+from milepost.foreign.pytorch.distributed_metadata import Place, SavedPiece, SavedTensor, read_metadata
+from milepost.foreign.pytorch.nested import nested
+from milepost.foreign.pytorch.rebuilt import refusal, unreadable
+from milepost.foreign.pytorch.tensors import View, dtype_of
 from milepost.foreign.stored import Stored
-from milepost.foreign.torch_archive import TorchArchive
-from milepost.foreign.torch_distributed_metadata import Place, SavedPiece, SavedTensor, read_metadata
-from milepost.foreign.torch_tensors import View, dtype_of
 from milepost.foreign.windows import Window
 from milepost.foreign.zip_directory import Archive
 from milepost.storage import ReadableFile, Storage

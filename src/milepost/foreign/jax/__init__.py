@@ -1,0 +1,1 @@
+"""Files of Flax, and directories of Orbax."""

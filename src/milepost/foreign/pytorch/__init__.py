@@ -1,0 +1,1 @@
+"""Files of PyTorch, and directories of its module for distributed checkpoints."""

@@ -1,5 +1,3 @@
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +5,7 @@ from hypothesis import strategies as st
 from milepost.coding import varint
 from milepost.coding.snappy import decompress
 from milepost.errors import CorruptCheckpointError
+from tests.counting import lines_run
 
 cramjam = pytest.importorskip("cramjam")
 
@@ -106,10 +105,10 @@ def test_flipped_bits_agree_with_another_library(data: bytes, draw: st.DataObjec
     assert ours == bytes(cramjam.snappy.decompress_raw(bytes(damaged)))
 
 
-def test_the_best_possible_compression_is_accepted_and_fast() -> None:
+def test_the_best_possible_compression_is_accepted_and_takes_few_steps() -> None:
     """A stream of nothing but the cheapest copies is within the bound, and takes no byte-by-byte loop."""
-    copies = 100_000
+    copies = 10_000
     stream = varint.encode(1 + 64 * copies) + b"\x00a" + b"\xfe\x01\x00" * copies
-    begin = time.perf_counter()
-    assert decompress(stream, limit=LIMIT) == b"a" * (1 + 64 * copies)
-    assert time.perf_counter() - begin < 2
+    found: list[bytes] = []
+    assert lines_run(lambda: found.append(decompress(stream, limit=LIMIT))) < 30 * copies
+    assert found == [b"a" * (1 + 64 * copies)]

@@ -5,14 +5,15 @@ import os
 import pathlib
 import subprocess
 import sys
+from contextlib import redirect_stdout
 
 import numpy as np
-import pytest
 
 from milepost import Checkpoint, CheckpointManager, Module, Variable
 from milepost.bundle import open_bundle
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.cli import main
+from tests.counting import most_bytes
 
 
 def run(*arguments, **options):
@@ -22,17 +23,9 @@ def run(*arguments, **options):
 
 
 def most_memory(*arguments):
-    """The most memory, in bytes, that the command had; the test is skipped where the system does not tell."""
-    if not os.path.exists("/proc/self/status"):
-        pytest.skip("this system does not tell the most memory that a process had")
-    code = (
-        "import io, re, sys; from contextlib import redirect_stdout; from milepost.tools.cli import main\n"
-        "with redirect_stdout(io.TextIOWrapper(open('/dev/null', 'wb'))): main(sys.argv[1:])\n"
-        "print(re.search('VmHWM: *([0-9]+) kB', open('/proc/self/status').read().replace(chr(9), ' '))[1])"
-    )
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stdout) * 1024
+    """The most memory, in bytes, that Python and NumPy allocate for a command."""
+    with open(os.devnull, "w", encoding="utf-8") as nothing, redirect_stdout(nothing):
+        return most_bytes(lambda: main([*map(str, arguments)]))
 
 
 def json_of(capsys, *arguments, status=0):

@@ -148,7 +148,7 @@ class Processes:
         """Sends a signal to one of them."""
         self.processes[rank].send_signal(number)
 
-    def end(self, deadline: float = 240) -> list[Ended]:
+    def end(self, deadline: float = 600) -> list[Ended]:
         """Waits until all have ended; kills those that are left after ``deadline`` seconds."""
         ended = []
         until = time.monotonic() + deadline

@@ -23,7 +23,7 @@ def torchrun(directory, processes, steps=6):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
     settings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(
-        [*command, "train.py"], cwd=directory, capture_output=True, text=True, env=settings, timeout=240, check=False
+        [*command, "train.py"], cwd=directory, capture_output=True, text=True, env=settings, timeout=600, check=False
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     lines = [line.split() for line in ended.stdout.splitlines() if re.fullmatch(r"\d+ [\d.e-]+", line)]

@@ -194,7 +194,7 @@ class _Decoder:
                     if not (node.values or node.slots):
                         alike[after] = node
             if node is None or node.children:
-                self._others[number] = self._parsed(number)
+                self._others[number] = _decoded(self._serialized(number))
             else:
                 self._others[number] = node._replace(children=Edges(columns, first[place], first[place + 1]))
 
@@ -257,7 +257,8 @@ class _Decoder:
             if len(numbers) < _FEW:
                 break
             number = int(numbers[0])
-            serialized, node = self._serialized(number), self._parsed(number)
+            serialized = self._serialized(number)
+            node = _decoded(serialized)
             start = key_position(serialized, node)
             if start is None and (node.children or node.values or node.slots or node.saver):
                 self._others[number] = node
@@ -269,7 +270,7 @@ class _Decoder:
             self._kinds.append(Kind(node, start or 0, size))
             numbers = numbers[~is_like]
         for number in numbers.tolist():
-            self._others[number] = self._parsed(number)
+            self._others[number] = _decoded(self._serialized(number))
 
     def _are_like(self, numbers: Any, serialized: bytes, before: int, size: int) -> Any:
         """Which nodes, of the size of a serialized one, differ from it only in the text of the key.
@@ -296,9 +297,6 @@ class _Decoder:
 
     def _serialized(self, number: int) -> bytes:
         return self._data[int(self._starts[number]) : int(self._ends[number])]
-
-    def _parsed(self, number: int) -> Node:
-        return _decoded(self._serialized(number))
 
     def check_references(self) -> None:
         """Checks that all edges and slot variables lead to nodes."""

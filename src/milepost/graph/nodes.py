@@ -8,7 +8,7 @@ asked for.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import eq
 from typing import Any, Final, NamedTuple, TypeVar, overload
@@ -165,29 +165,31 @@ class Nodes(_Column, Sequence[Node]):
 
     Args:
         data: The graph.
-        kinds: The kinds of nodes that occur often.
-        kind: The kind of each node, as a position in ``kinds``. It is -1 for a node of another kind.
+        kinds: As the attribute.
+        kind: As the attribute.
         starts: Where each node begins.
         others: As the attribute.
 
     Attributes:
+        kinds: The kinds of nodes that occur often.
+        kind: The kind of each node, as a position in ``kinds``. It is -1 for a node of another kind.
         others: The nodes of other kinds, by number and in the order of the numbers. They are all that have children, slot variables or
             a custom saver.
     """
 
-    __slots__ = ("_data", "_kind", "_kinds", "_starts", "others")
+    __slots__ = ("_data", "_starts", "kind", "kinds", "others")
 
     def __init__(
         self, data: bytes, kinds: Sequence[Kind], kind: array[int], starts: array[int], others: Mapping[int, Node]
     ) -> None:
         self._data = data
-        self._kinds = kinds
-        self._kind = kind
+        self.kinds = kinds
+        self.kind = kind
         self._starts = starts
         self.others = others
 
     def __len__(self) -> int:
-        return len(self._kind)
+        return len(self.kind)
 
     def __iter__(self) -> Iterator[Node]:
         return map(self.__getitem__, range(len(self)))
@@ -199,24 +201,16 @@ class Nodes(_Column, Sequence[Node]):
     def __getitem__(self, index: int | slice) -> Node | tuple[Node, ...]:
         if isinstance(index, slice):
             return tuple([self[number] for number in range(len(self))[index]])
-        kind = self._kind[index]
+        kind = self.kind[index]
         if kind < 0:
             return self.others[index if index >= 0 else index + len(self)]
-        node, before, size = self._kinds[kind]
+        node, before, size = self.kinds[kind]
         if not size:
             return node
         start = self._starts[index] + before
         _, ((name, full_name, _, skipped),), _, _, python, hints = node
         key = self._data[start : start + size].decode()
         return new_node((_EMPTY, (new_value((name, full_name, key, skipped)),), _EMPTY, "", python, hints))
-
-    def of_each(self, function: Callable[[Node], Any]) -> list[Any]:
-        """`of_each` for these nodes. The function is called once for all nodes of a kind."""
-        by_kind = [*(function(kind.node) for kind in self._kinds), None]  # the last is for -1
-        found = [by_kind[kind] for kind in self._kind]
-        for number, node in self.others.items():
-            found[number] = function(node)
-        return found
 
 
 def of_each(nodes: Sequence[Node], function: Callable[[Node], _Fact]) -> list[_Fact]:
@@ -226,18 +220,13 @@ def of_each(nodes: Sequence[Node], function: Callable[[Node], _Fact]) -> list[_F
         nodes: The nodes.
         function: A function that does not look at the keys of values. So if nodes differ only in these, it is called for one of them.
     """
-    return nodes.of_each(function) if isinstance(nodes, Nodes) else [function(node) for node in nodes]
-
-
-def inner(nodes: Sequence[Node]) -> list[tuple[int, Node]]:
-    """The nodes with children, slot variables or a custom saver, each after its number."""
-    numbered: Iterable[tuple[int, Node]] = nodes.others.items() if isinstance(nodes, Nodes) else enumerate(nodes)
-    # `Edges` are never empty, and their length is a function in Python
-    return [
-        (number, node)
-        for number, node in numbered
-        if type(node.children) is Edges or node.children or node.slots or node.saver
-    ]
+    if not isinstance(nodes, Nodes):
+        return [function(node) for node in nodes]
+    by_kind = [*(function(kind.node) for kind in nodes.kinds), None]  # the last is for -1
+    found: list[Any] = [by_kind[kind] for kind in nodes.kind]
+    for number, node in nodes.others.items():
+        found[number] = function(node)
+    return found
 
 
 def targets(children: Sequence[Edge]) -> Sequence[int]:

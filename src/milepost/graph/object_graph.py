@@ -47,10 +47,10 @@ from milepost.graph.decoding import NODE as _NODE
 from milepost.graph.decoding import decode_nodes, key_position
 from milepost.graph.keys import escape
 from milepost.graph.nodes import Edge as Edge
+from milepost.graph.nodes import Edges, Nodes, of_each, targets
 from milepost.graph.nodes import Node as Node
 from milepost.graph.nodes import SavedValue as SavedValue
 from milepost.graph.nodes import SlotReference as SlotReference
-from milepost.graph.nodes import inner, of_each, targets
 from milepost.graph.nodes import new_edge as new_edge
 from milepost.graph.nodes import new_node as new_node
 from milepost.graph.nodes import new_value as new_value
@@ -104,7 +104,13 @@ class ObjectGraph:
     @cached_property
     def inner(self) -> list[tuple[int, Node]]:
         """The nodes with children, slot variables or a custom saver, each after its number."""
-        return inner(self.nodes)
+        numbered = self.nodes.others.items() if isinstance(self.nodes, Nodes) else enumerate(self.nodes)
+        # `Edges` are never empty, and their length is a function in Python
+        return [
+            (number, node)
+            for number, node in numbered
+            if type(node.children) is Edges or node.children or node.slots or node.saver
+        ]
 
     @cached_property
     def types(self) -> list[str]:

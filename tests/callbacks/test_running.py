@@ -1,10 +1,11 @@
-"""The call of ``fit()`` that a callback serves is found with every trainer."""
+"""A callback is told of each call of ``fit()`` that uses it, with every trainer."""
 
 import importlib.util
 import json
 
 import pytest
 
+import milepost
 from tests import programs
 from tests.callbacks.runs import X, Y, trainer  # noqa: F401 - a fixture
 
@@ -15,26 +16,39 @@ TRAINERS = {
     "tf_keras": ("tf_keras", ["tf_keras"]),
 }
 PROGRAM = """
-import importlib, json, sys
+import contextlib, importlib, json, sys
 import numpy as np
-from milepost.callbacks.running import RunningFit
+from milepost.callbacks.fit import tell_of_calls
 keras = importlib.import_module(sys.argv[1])
-class Look(keras.callbacks.Callback):
-    def on_train_begin(self, logs=None):
-        self.fit = RunningFit(self)
-        self.running = [self.fit.is_running()]
+seen = []
+class Told(keras.callbacks.Callback):
+    @contextlib.contextmanager
+    def _serve(self, call):
+        seen.append([type(each).__name__ for each in call.others] + [call.arguments["initial_epoch"], call.arguments["epochs"]])
+        call.arguments["initial_epoch"] = 2
+        try:
+            yield
+        finally:
+            seen.append("left")
+    def on_epoch_begin(self, epoch, logs=None):
+        seen.append(epoch)
+        if epoch == 3:
+            raise KeyboardInterrupt
+original = keras.Model.fit
+for _ in range(2):
+    tell_of_calls(keras.Model, Told, list)
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
-look = Look()
-model.fit(np.zeros((4, 1)), np.zeros((4, 1)), verbose=0, initial_epoch=1, epochs=2, callbacks=[look])
-others = [type(each).__name__ for each in look.fit.others(look)]
-print(json.dumps([others, look.fit.arguments["initial_epoch"], look.fit.reader is not None,
-                  *look.running, look.fit.is_running()]))
+x, y = np.zeros((4, 1)), np.zeros((4, 1))
+model.fit(x, y, verbose=0, callbacks=[keras.callbacks.TerminateOnNaN()])
+with contextlib.suppress(KeyboardInterrupt):
+    model.fit(x, y, 2, epochs=4, verbose=0, callbacks=[Told(), keras.callbacks.TerminateOnNaN()])
+print(json.dumps([keras.Model.fit.__wrapped__ is original, keras.Model.fit.__doc__ == original.__doc__, *seen]))
 """
 
 
 @pytest.mark.parametrize("name", list(TRAINERS))
-def test_a_call_is_found_with_its_arguments(name):
+def test_a_call_is_told_with_its_arguments_and_its_end(name):
     package, needed = TRAINERS[name]
     missing = [each for each in needed if importlib.util.find_spec(each) is None]
     if missing:
@@ -46,7 +60,23 @@ def test_a_call_is_found_with_its_arguments(name):
         environment=programs.environment(backend),
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [["History"], 1, True, True, False]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told == [True, True, ["TerminateOnNaN", 0, 4], 2, 3, "left"]
+
+
+def test_a_program_that_calls_the_callback_itself_is_warned_of_the_others(trainer, tmp_path):  # noqa: F811
+    model, callback = trainer.model(), trainer.callback(tmp_path)
+    model.train_on_batch(X, Y)
+    callback.set_model(model)
+    callback.set_params({"epochs": 2, "steps": None})
+    model.history = trainer.keras.callbacks.History()
+    model.history.on_train_begin()
+    with pytest.warns(milepost.MilepostWarning, match="knows no other callbacks"):
+        callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    callback.on_epoch_end(0, {"loss": 1.0})
+    callback.on_train_end()
+    assert len(callback.manager.checkpoints) == 1
 
 
 def test_a_callback_becomes_the_last_one(trainer, tmp_path):  # noqa: F811

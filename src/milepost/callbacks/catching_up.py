@@ -6,10 +6,8 @@ the step and removes itself when it is called. So a ``fit()`` that ends with an 
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from milepost.callbacks.running import RunningFit
 from milepost.errors import MismatchError
 
 
@@ -59,23 +57,23 @@ class Counting:
     Args:
         model: The model.
         logs: The logs that it returns.
-        fit: The call of ``fit()`` that counts the step. In any other call, the train function of the model runs.
     """
 
-    def __init__(self, model: Any, logs: dict[str, Any], fit: RunningFit) -> None:
-        remove_counting(model)
+    def __init__(self, model: Any, logs: dict[str, Any]) -> None:
         self._model = model
         self._logs = logs
-        self._fit = fit
         self.replaced = model.train_function
-        model.train_function = self
 
     def __call__(self, *arguments: Any) -> Any:
         """The step in the form that the trainer calls: those of PyTorch and TensorFlow pass the data, that of JAX its state and the data."""
         remove_counting(self._model)
-        if not self._fit.is_called_from_it(sys._getframe(1)):
-            return self.replaced(*arguments)
         return (dict(self._logs), arguments[0]) if len(arguments) > 1 else dict(self._logs)
+
+
+def count_only(model: Any, logs: dict[str, Any]) -> None:
+    """Makes the next step of a model train nothing, and return logs."""
+    remove_counting(model)
+    model.train_function = Counting(model, logs)
 
 
 def remove_counting(model: Any) -> None:

@@ -14,27 +14,26 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from milepost.callbacks.arguments import refuse_arguments, refuse_other_data
-from milepost.callbacks.averaged import AveragedWeights
 from milepost.callbacks.best import Best
-from milepost.callbacks.catching_up import Counting, remove_counting
-from milepost.callbacks.compiled import CHOICES, compiled, must_train_the_same, note_rates, rates_to_take
-from milepost.callbacks.facts import facts_in
+from milepost.callbacks.catching_up import count_only, remove_counting
+from milepost.callbacks.compiled import CHOICES
+from milepost.callbacks.feed import Data
+from milepost.callbacks.fit import FitCall
+from milepost.callbacks.generations import Generation
 from milepost.callbacks.indexed import IndexedSource
 from milepost.callbacks.monitored import Monitor
-from milepost.callbacks.others import OtherCallbacks
 from milepost.callbacks.resumable import make_feed
-from milepost.callbacks.running import RunningFit, move_to_the_end
-from milepost.callbacks.runs import SavedRun
+from milepost.callbacks.runs import Finished, RunSettings, SavedRun, without_data
 from milepost.callbacks.triggers import EpochTriggers
 from milepost.distributed.find import first_decides
 from milepost.engine.options import CheckpointOptions, resolved
-from milepost.errors import MismatchError, UnsupportedError
+from milepost.errors import UnsupportedError, warn
 from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_times
 from milepost.manager.termination import TerminationSignal
@@ -43,10 +42,15 @@ from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
 _RESERVED = ("batch", "callbacks", "data", "epoch", "fit", "metrics", "model", "optimizer", "seed", "step")
+_END_OF_PASS: Final = "the pass over the data has ended"
+"""The value of ``stop_training`` with which this callback ends an epoch and not the run."""
 
 
-class FitCheckpoints(SavedRun):
+class FitCheckpoints:
     """The callback without its base class of Keras; see `milepost.keras.CheckpointCallback`."""
+
+    model: Any
+    params: Any
 
     def __init__(
         self,
@@ -78,23 +82,29 @@ class FitCheckpoints(SavedRun):
         self._triggers = EpochTriggers(every_epochs, every_steps, every_seconds)
         self._signal = TerminationSignal() if on_sigterm else None
         self._best = None if monitor is None else Best(monitor, mode)
-        self._keep_best = keep_best
-        self._max_to_keep = max_to_keep
-        self._keep_hours = keep_checkpoint_every_n_hours
-        self._keep = keep
-        self._objects = dict(objects or {})
         self._options = resolved(options)
-        self._data = None
-        self._learning_rate = learning_rate
-        self._continue_ended = continue_ended
-        self._catching_up = None
-        self._stopped = False
+        self._settings = RunSettings(
+            self._directory,
+            keep_best,
+            max_to_keep,
+            keep_checkpoint_every_n_hours,
+            keep,
+            learning_rate,
+            continue_ended,
+            dict(objects or {}),
+            self._options,
+        )
+        self._generation = self._make_generation()
+        self._data: Data | None = None
         self._returned: Any = None
         self._is_shuffled = False
-        self._program: dict[str, Any] | None = None
-        self._prepared_for: Any = None
-        self._is_first_step = True
-        self._is_cut_short = False
+        self._run: SavedRun | None = None
+        self._monitor: Monitor | None = None
+        self._is_served = self._stopped = self._is_cut_short = False
+
+    def _make_generation(self) -> Generation:
+        """The Keras whose base class this callback has."""
+        raise NotImplementedError
 
     def resumable(
         self,
@@ -137,13 +147,13 @@ class FitCheckpoints(SavedRun):
             UnsupportedError: The data cannot return to a saved position. Generators, for example, cannot.
         """
         self._data, readable = make_feed(
-            (x, y, sample_weight), batch_size, shuffle, seed, self._trainer(), class_weight
+            (x, y, sample_weight), batch_size, shuffle, seed, self._generation.reads, class_weight
         )
         source = getattr(self._data, "source", None)
         self._is_shuffled = shuffle and isinstance(source, IndexedSource)
         if isinstance(source, IndexedSource) and source.needs_seed:
             source.draw(first_decides(self._options, "draw the seed of the shuffling", partial(secrets.randbits, 63)))
-        self._returned = self._readable(readable)
+        self._returned = self._generation.readable(readable)
         return self._returned
 
     @property
@@ -153,9 +163,9 @@ class FitCheckpoints(SavedRun):
         Raises:
             UnsupportedError: ``fit()`` was not called yet.
         """
-        if self._manager is None:
+        if self._run is None:
             raise UnsupportedError("the manager does not exist before fit()", remedy="call fit() first")
-        return self._manager
+        return self._run.manager
 
     @property
     def best_checkpoint(self) -> str | None:
@@ -163,212 +173,146 @@ class FitCheckpoints(SavedRun):
 
         The metric is ``monitor`` or, without one, that of the first `milepost.retention.Best` in ``keep``.
         """
-        if self._best_manager is not None:
-            return self._best_manager.latest_checkpoint
-        if self._manager is None or self._keep is None:
+        run = self._run
+        if run is not None and run.best_manager is not None:
+            return run.best_manager.latest_checkpoint
+        if run is None or self._settings.keep is None:
             return None
         with suppress(UnsupportedError):  # there is no policy by a metric
-            step = self._manager.best_step()
-            found = dict(zip(self._manager.steps, self._manager.checkpoints, strict=True))
+            step = run.manager.best_step()
+            found = dict(zip(run.manager.steps, run.manager.checkpoints, strict=True))
             return None if step is None else found[step]
         return None
 
     @property
     def is_catching_up(self) -> bool:
         """Whether ``fit()`` is counting through batches that were trained before the interruption."""
-        return self._catching_up is not None and self._running.is_running()
+        return self._run is not None and self._run.catching_up is not None
 
     @property
     def was_terminated(self) -> bool:
         """Whether the last ``fit()`` received SIGTERM, saved the run and stopped."""
         return self._stopped
 
+    @contextmanager
+    def _serve(self, call: FitCall) -> Iterator[None]:
+        """Prepares for a call of ``fit()``, and leaves nothing in the model when it ends.
+
+        Raises:
+            MilepostError: The call does not fit this callback or the saved run. Nothing is changed.
+        """
+        run = self._prepare(call)
+        self._is_served = True
+        try:
+            yield
+        finally:
+            self._is_served = False
+            run.catching_up = None
+            remove_counting(run.net)
+            if self._signal is not None:
+                self._signal.remove()
+
+    def _prepare(self, call: FitCall) -> SavedRun:
+        """Checks everything that can be checked before anything is changed."""
+        if self._run is not None:
+            self._run.checkpoint.sync()
+        self._stopped = self._is_cut_short = False
+        refuse_other_data(call.arguments, self._returned)
+        if self._data is not None:
+            refuse_arguments(call.arguments, self._is_shuffled)
+        elif self._triggers.within_epochs or self._signal is not None:
+            raise without_data("save in the middle of an epoch")
+        self._run = SavedRun(self._settings, call, self._generation, self._data, self._best)
+        self._monitor = None
+        if self._best is not None:
+            self._monitor = Monitor(self._best, call.model, call.arguments, call.others)
+            self._monitor.check_before_training(self._run.metrics)
+        return self._run
+
+    @property
+    def _now(self) -> SavedRun:
+        assert self._run is not None, "on_train_begin() comes first"
+        return self._run
+
     def on_train_begin(self, logs: Any = None) -> None:
-        self._running = RunningFit(self)
-        self._refuse_others_of_this_kind()
-        callbacks = self._running.callbacks
-        if callbacks is None or callbacks is not self._prepared_for:
-            self._prepare()
-        if callbacks is not None and move_to_the_end(callbacks.callbacks, self, self._without_effect()):
-            self._prepared_for = callbacks
-            return  # until all others have begun
-        self._prepared_for = None
-        self._begin()
-        self._running.arguments = {}
+        if not self._is_served:
+            warn(
+                "this callback was not passed to fit() of keras.Model, so it knows no other callbacks and does not save their state: "
+                "call fit() with it, or save their state with objects="
+            )
+            self._prepare(FitCall(self.model))
+        self._now.begin(self.params)
+        self._triggers.saved(int(self._now.step))
+        if self._signal is not None:
+            self._signal.install()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        if self._expected_epoch is not None:
-            self._leave_epoch_to_fit()
-            if epoch != self._expected_epoch:
-                raise MismatchError(
-                    "fit() does not start at the epoch at which this run was saved",
-                    file=self.manager.latest_checkpoint,
-                    expected=self._expected_epoch,
-                    found=epoch,
-                    remedy="do not pass initial_epoch, or use another directory",
-                )
-            self._expected_epoch = None
-        self._give_back_history()
-        self._averaged.hold(epoch, (self.params or {}).get("epochs", 0))
-        self._epoch.assign(epoch)
-        if self._catching_up is None:
-            self._batch.assign(0)
-            self._end = self._calls = 0
-            self._place_before = self._place_of_trainer()
-            note_rates(self.model)
-        if self._data is not None:
-            self._data.begin_epoch()
+        self._now.begin_epoch(epoch)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._catching_up is not None:
-            Counting(self._net, self._catching_up.logs, self._running)
+        run = self._now
+        if run.catching_up is not None:
+            count_only(run.net, run.catching_up.logs)
+        run.before_step()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if self._catching_up is not None:
-            if self._catching_up.is_over(batch + 1):
-                self._restore_again()
-            else:  # a callback that looks at the optimizer sees the last of these steps already, and may stop there
-                self._net.stop_training = False
+        run = self._now
+        if run.catching_up is None:
+            self._after_step(run, batch, logs)
+        elif run.catching_up.is_over(batch + 1):
+            run.restore_again()
+        else:  # a callback that looks at the optimizer sees the last of these steps already, and may stop there
+            run.net.stop_training = False
             return
-        counted = self._batches_run(batch + 1 - self._end)
-        self._end = batch + 1
-        self._calls += 1
-        trained = self._batches_in_step(counted) if self._data is None else self._data.trained(counted)
-        self._batch.assign_add(trained)
-        self._step.assign_add(trained)
-        self._after_step()
-        if self._is_first_step:
-            self._check_first_step(logs)
-        self._is_cut_short = bool(self._net.stop_training) and not self._is_last_step(self._end)
-        stop = self._signal is not None and self._signal.received
-        if stop or self._triggers.after_batch(int(self._step)):
-            self._logs = dict(logs or {})
-            self._save()
-        if stop:
-            self._stopped = True
-            self._net.stop_training = True
+        if run.ends_epoch_early and not run.net.stop_training:
+            run.net.stop_training = _END_OF_PASS
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        run = self._now
+        if run.net.stop_training == _END_OF_PASS:
+            warn("an epoch had fewer steps than steps_per_epoch, because it ends with the pass over the data")
+            run.net.stop_training = False
         if not self._stopped and not self._is_cut_short:
             self._end_epoch(epoch, dict(logs or {}))
-        self._averaged.let_go()
-        note_rates(self.model)
+        run.after_epoch()
 
     def on_train_end(self, logs: Any = None) -> None:
-        self._catching_up = None
-        remove_counting(self._net)
-        self._leave_epoch_to_fit()
-        self._give_back_history()
         if self._signal is not None:
             self._stopped = self._stopped or self._signal.received
             self._signal.remove()
-        note_rates(self.model)
-        assert self._checkpoint is not None
-        self._checkpoint.sync()
+        self._now.end()
 
-    def _prepare(self) -> None:
-        """Checks everything that can be checked before anything is changed."""
-        model, given = self.model, self._running.arguments
-        self._clean_up(model)
-        refuse_other_data(given, self._returned)
-        if self._data is not None:
-            refuse_arguments(given, self._is_shuffled)
-        if self._triggers.within_epochs or self._signal is not None:
-            self._require_data("save in the middle of an epoch")
-        self._net = model
-        self._path = self._open()
-        self._saved_facts, epoch = ({}, 0) if self._path is None else facts_in(self._path, self._options)
-        self._check_data(self._saved_facts.get("place"))
-        program = self._program or compiled(model)
-        self._rates = None
-        self._compiled = self._saved_facts.get("compiled") or program
-        if self._path is not None and "compiled" in self._saved_facts:
-            self._rates = rates_to_take(
-                self._compiled, self._saved_facts["rates"], program, model.optimizer, self._learning_rate, self._path
-            )
-            if self._rates is not None:
-                self._compiled = {**self._compiled, "rates": self._rates}
-        if given.get("initial_epoch", 0) > epoch and self._path is not None:
-            raise MismatchError(
-                "fit() would start at an epoch that this run has not reached; nothing was trained",
-                file=self._path,
-                expected=f"initial_epoch of at most {epoch}",
-                found=given["initial_epoch"],
-                remedy="do not pass initial_epoch, or train this phase in another directory",
-            )
-        self._monitor = None
-        if self._best is not None:
-            self._monitor = Monitor(self._best, model, given, self._running.others(self))
-            self._monitor.check_before_training(self._metrics())
-
-    def _refuse_others_of_this_kind(self) -> None:
-        others = [each for each in self._running.others(self) if isinstance(each, FitCheckpoints)]
-        if others:
-            raise UnsupportedError(
-                "fit() can be resumed by one CheckpointCallback only; nothing was trained",
-                expected="one CheckpointCallback in callbacks=",
-                found=f"{1 + len(others)}, for {', '.join(each._directory for each in (self, *others))}",
-                remedy="pass one of them: with monitor= it also keeps the best epochs, and with "
-                "keep_checkpoint_every_n_hours= older checkpoints",
-            )
-
-    def _check_data(self, place: dict[str, Any] | None) -> None:
-        """Refuses data other than that of the saved run."""
-        if self._data is None or place is None:
-            return
-        try:
-            self._data.check(place)
-        except MismatchError as error:
-            raise error.with_context(file=self._path) from None
-
-    def _clean_up(self, model: Any) -> None:
-        """Removes what a ``fit()`` that ended with an exception has left behind."""
-        remove_counting(model)
-        self._leave_epoch_to_fit()
-        if self._signal is not None:
-            self._signal.remove()
-        if self._checkpoint is not None:
-            self._checkpoint.sync()
-        self._stopped = self._is_cut_short = False
-        self._is_first_step = True
-
-    def _begin(self) -> None:
-        """Begins or resumes the run, after all other callbacks have begun."""
-        self._others = OtherCallbacks(self._running.others(self))
-        self._averaged = AveragedWeights(self._running.others(self))
-        if self._data is not None:
-            self._data.start((self.params or {}).get("steps"))
-        if self._path is None:
-            self.manager.restore_or_initialize()  # raises if there are checkpoints, and none is good
-            if self._data is not None:
-                self._data.rewind()
-        else:
-            self._resume(self._path, "callbacks" in self._saved_facts)
-        self._triggers.saved(int(self._step))
-        if self._signal is not None:
-            self._signal.install(self._running.is_running)
-
-    def _check_first_step(self, logs: Any) -> None:
-        """Performs the checks that need a model's first step."""
-        self._is_first_step = False
-        if self._monitor is not None:
-            self._monitor.check_after_step(logs, self._metrics())
-        if self._path is not None and self._compiled["trainable"] is not None:
-            must_train_the_same(self._compiled, compiled(self.model), self._path)
+    def _after_step(self, run: SavedRun, batch: int, logs: Any) -> None:
+        run.after_step(batch)
+        if run.is_first_step:
+            if self._monitor is not None:
+                self._monitor.check_after_step(logs, run.metrics)
+            run.check_first_step()
+        self._is_cut_short = bool(run.net.stop_training) and not run.is_last_step
+        stop = self._signal is not None and self._signal.received
+        if stop or self._triggers.after_batch(int(run.step)):
+            run.logs = dict(logs or {})
+            self._save()
+        if stop:
+            self._stopped = True
+            run.net.stop_training = True
 
     def _end_epoch(self, epoch: int, logs: dict[str, Any]) -> None:
-        self._after_epoch()
-        self._logs = {}
-        self._epoch.assign(epoch + 1)
-        self._batch.assign(0)
-        self._end = self._calls = 0
-        self._has_ended = bool(self._net.stop_training)
+        run = self._now
+        run.end_epoch(epoch, bool(run.net.stop_training))
         stop = self._signal is not None and self._signal.received
-        better = self._monitor is not None and self._monitor.is_improved_by(logs, self._metrics())
+        better = self._monitor is not None and self._monitor.is_improved_by(logs, run.metrics)
         # A signal after the last epoch comes too late for a save.
         last = self._signal is not None and epoch + 1 == (self.params or {}).get("epochs")
-        if better or stop or last or self._has_ended or self._triggers.after_epoch(epoch + 1, int(self._step)):
+        if better or stop or last or run.has_ended or self._triggers.after_epoch(epoch + 1, int(run.step)):
             self._save((epoch, logs), best=better)
         if stop:
             self._stopped = True
-            self._net.stop_training = True
+            run.net.stop_training = True
+
+    def _save(self, finished: Finished | None = None, best: bool = False) -> None:
+        run = self._now
+        run.save(finished, best)
+        self._triggers.saved(int(run.step))
+        if self._signal is not None and self._signal.received:
+            run.checkpoint.sync()

@@ -13,6 +13,9 @@ from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach, Source
 from milepost.errors import MismatchError, UnsupportedError, warn
 
+ENDLESS: Final = 1 << 62
+"""More batches than any run reads."""
+
 PLACEHOLDER: Final = None
 """The batch for a step that is not trained again, for trainers that read a batch for every step."""
 
@@ -25,8 +28,28 @@ class Data(Protocol):
         """Whether the trainer has read any batch."""
         ...
 
-    def start(self, steps: int | None) -> None:
-        """Begins a call of ``fit()`` whose epochs have this number of batches, if it is known."""
+    @property
+    def length(self) -> int | None:
+        """The number of batches in a pass, if it is known."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all batches of the pass have been trained. False if that is not known."""
+        ...
+
+    @property
+    def ends_epochs(self) -> bool:
+        """Whether an epoch must end with the pass, before all its steps. The trainer cannot see this in the middle of a pass."""
+        ...
+
+    def start(self, steps: int | None, usual: int | None = None) -> None:
+        """Begins a call of ``fit()``, before the trainer asks for the length.
+
+        Args:
+            steps: The number of steps in an epoch, if the program has given it.
+            usual: The number of batches in earlier passes of the run, if only they tell it.
+        """
         ...
 
     def begin_epoch(self) -> None:
@@ -101,6 +124,19 @@ def other_kind(expected: str, found: str) -> MismatchError:
     )
 
 
+def told_length(data: Data, usual: int | None) -> int | None:
+    """The number of batches in a pass that a trainer is told.
+
+    It counts batches from the start of ``fit()``, which may be in the middle of a pass. So it is told of no end where
+    epochs end with passes; the callback ends these epochs.
+
+    Args:
+        data: The data.
+        usual: The number of batches in earlier passes, which trainers expect again.
+    """
+    return ENDLESS if data.ends_epochs else usual if data.length is None else data.length
+
+
 class Feed:
     """The batches of one run from a source.
 
@@ -134,8 +170,18 @@ class Feed:
         """The number of batches in a pass, if it is known."""
         return self.source.length
 
-    def start(self, steps: int | None) -> None:
+    @property
+    def ends_epochs(self) -> bool:
+        return self._goes_on and self.length is not None and not self._one_iterator
+
+    @property
+    def told_length(self) -> int | None:
+        """The number of batches in a pass that the trainer is told."""
+        return told_length(self, self._usual)
+
+    def start(self, steps: int | None, usual: int | None = None) -> None:
         self._steps = steps
+        self._usual = usual or self._usual
 
     def begin_epoch(self) -> None:
         self._is_left = self._is_left or self._is_unread()

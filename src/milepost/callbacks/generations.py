@@ -1,50 +1,55 @@
-"""The differences between Keras 2 and 3, as methods that `keras2` and `keras3` define."""
+"""The differences between Keras 2 and 3, as an object of which `keras2` and `keras3` define a kind each."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.callbacks.feed import Data
+from milepost.callbacks.fit import FitCall
 from milepost.callbacks.resumable import Trainer
-from milepost.callbacks.running import RunningFit
+
+if TYPE_CHECKING:
+    from milepost.callbacks.runs import SavedRun
 
 
 class Generation:
-    """The methods that this package adds to a callback of Keras 2 or 3."""
+    """The trainers of Keras 2 or 3, for one callback.
 
-    model: Any
-    params: Any
-    _data: Data | None
-    _running: RunningFit
+    Attributes:
+        reads: How the trainer reads data.
+        ends_with_data: Whether a run ends with an epoch that has fewer batches than steps.
+    """
 
-    def _trainer(self) -> Trainer:
-        """How the trainer reads data."""
-        raise NotImplementedError
+    reads: Trainer
+    ends_with_data: bool = False
 
-    def _readable(self, data: Any) -> Any:
+    def readable(self, data: Any) -> Any:
         """A feed or dataset in the form that the trainer reads."""
         raise NotImplementedError
 
-    def _without_effect(self) -> Any:
-        """A callback that does nothing."""
+    def start_at(self, model: Any, epoch: int) -> None:
+        """Makes ``fit()`` start at the epoch that it was given, even if another callback has chosen one since."""
         raise NotImplementedError
 
-    def _continue_at_epoch(self, epoch: int) -> None:
-        """Makes the next ``fit()`` start at this epoch."""
-        raise NotImplementedError
+    def steps(self, call: FitCall) -> int | None:
+        """The number of steps in an epoch, if the program has given it."""
+        return call.arguments.get("steps_per_epoch")
 
-    def _leave_epoch_to_fit(self) -> None:
-        """Undoes `_continue_at_epoch`."""
-        raise NotImplementedError
+    def current(self, model: Any) -> Any:
+        """The model, after the trainer has put its present state there."""
+        return model
 
-    def _other_objects(self) -> dict[str, Any]:
+    def check(self, call: FitCall, data: Data | None) -> None:
+        """Warns of what cannot be resumed exactly."""
+
+    def other_objects(self, model: Any) -> dict[str, Any]:
         """The objects to save in addition to the model and the optimizer."""
         return {}
 
-    def _build_optimizer(self) -> None:
+    def build_optimizer(self, model: Any) -> None:
         """Lets the optimizer make its state for each variable, which other callbacks may use before the first step."""
 
-    def _make_everything(self) -> bool:
+    def make_everything(self, model: Any, data: Data) -> bool:
         """Lets the model make the objects that it would make in the first step, because their values cannot be restored later.
 
         Returns:
@@ -52,43 +57,27 @@ class Generation:
         """
         return False
 
-    def _make_for_the_end(self) -> bool:
-        """Lets the model make the objects that ``fit()`` uses at its end, if nothing is left to train. Returns as `_make_everything`."""
+    def make_for_the_end(self, model: Any, data: Data | None) -> bool:
+        """Lets the model make the objects that ``fit()`` uses at its end, if nothing is left to train. Returns as `make_everything`."""
         return False
 
-    def _after_step(self) -> None:
+    def before_step(self, run: SavedRun) -> None:
+        """Called before each step."""
+
+    def after_step(self, run: SavedRun) -> None:
         """Called after each trained step."""
 
-    def _after_restoring_between_steps(self) -> None:
+    def after_restoring_between_steps(self, model: Any) -> None:
         """Called after a restore in the middle of an epoch. No step of the epoch may be left."""
 
-    def _after_epoch(self) -> None:
+    def after_epoch(self, run: SavedRun) -> None:
         """Called after the steps of an epoch."""
 
-    def _place_of_trainer(self) -> dict[str, Any] | None:
-        """The trainer's own position in the data between epochs, as plain data."""
-        return None
-
-    def _set_place_of_trainer(self, place: dict[str, Any]) -> None:
-        """Sets the position that `_place_of_trainer` returned."""
-
-    def _batches_run(self, counted: int) -> int:
+    def batches_run(self, run: SavedRun, counted: int) -> int:
         """The number of batches that the trainer can have trained in the step that just ended.
 
         Args:
+            run: The run.
             counted: The number that Keras counts, which may be too large.
         """
         return counted
-
-    def _batches_in_step(self, counted: int) -> int:
-        """The number of batches in the step that just ended, for data that is not wrapped.
-
-        Args:
-            counted: The number that Keras counts, which may be too large.
-        """
-        return counted
-
-    def _is_last_step(self, end: int) -> bool:
-        """Whether the step that ends before batch ``end`` is the last of the epoch. False if that is not known."""
-        steps = (self.params or {}).get("steps")
-        return bool(steps and end >= steps)

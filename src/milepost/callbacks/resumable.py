@@ -82,7 +82,7 @@ def make_feed(
         if class_weight is not None:
             x = tensorflow_data.weighted_dataset(x, class_weight, trainer.floatx)
         if trainer.in_tensorflow:
-            observed = tensorflow_data.DatasetFeed(x)
+            observed = tensorflow_data.DatasetFeed(x, trainer.one_iterator)
             return observed, observed.dataset
         copy = tensorflow_data.copy_of(x)
         tensorflow_data.must_be_saved(x if copy is None else copy)

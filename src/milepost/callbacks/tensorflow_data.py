@@ -17,7 +17,7 @@ import tensorflow as tf
 from milepost.adapters.tensorflow.private import iterator_resource
 from milepost.callbacks.batches import leaves, map_leaves
 from milepost.callbacks.class_weights import targets_of
-from milepost.callbacks.feed import Feed, other_kind
+from milepost.callbacks.feed import Feed, other_kind, told_length
 from milepost.callbacks.iterables import Iterators
 from milepost.callbacks.random_state import random_state, set_random_state
 from milepost.callbacks.sources import Attach
@@ -41,7 +41,7 @@ def dataset_of(feed: Feed) -> Any:
     options.experimental_optimization.inject_prefetch = False
     dataset = dataset.with_options(options)
     if feed.length is None:
-        return dataset
+        return _with_methods(dataset, cardinality=lambda _: _cardinality(feed.told_length))
     # This is asked for the length of an epoch, and not read, since a resumed pass has fewer batches.
     asked = dataset.apply(tf.data.experimental.assert_cardinality(feed.length))
     return _with_methods(asked, __iter__=lambda _: iter(dataset))
@@ -54,32 +54,52 @@ class DatasetFeed:
         UnsupportedError: TensorFlow cannot save its iterators.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, one_iterator: bool) -> None:
         copy = copy_of(dataset)
         must_be_saved(dataset if copy is None else copy)
         self._iterators = Iterators(dataset, copy)
         self._cardinality = int(dataset.cardinality())
+        self._one_iterator = one_iterator
         self._steps: int | None = None
+        self._usual: int | None = None
         self._is_asked = False
         self._is_unread = False
         self._is_read = False
         self._is_resumed = False
         self._count = 0
-        self.dataset = _with_methods(dataset, __iter__=lambda _: self._iterator())
+        self.dataset = _with_methods(
+            dataset,
+            __iter__=lambda _: self._iterator(),
+            cardinality=lambda _: self._told_cardinality(),
+        )
         self._data = dataset
 
     @property
     def is_read(self) -> bool:
         return self._is_read
 
-    def start(self, steps: int | None) -> None:
+    @property
+    def length(self) -> int | None:
+        return self._cardinality if self._cardinality >= 0 else None
+
+    @property
+    def is_over(self) -> bool:
+        return 0 <= self._cardinality <= self._count
+
+    @property
+    def ends_epochs(self) -> bool:
+        return self._goes_on and not self._one_iterator
+
+    def start(self, steps: int | None, usual: int | None = None) -> None:
         self._steps = steps
+        self._usual = usual or self._usual
 
     def begin_epoch(self) -> None:
-        if self._goes_on and self._count >= self._cardinality and not self._is_unread and self._is_resumed:
-            # A trainer that was resumed within a pass counts batches from there, and does not ask for another iterator.
+        if self.is_over and not self._is_unread and (self.ends_epochs or (self._goes_on and self._is_resumed)):
+            # The trainer does not know that the pass is over, and does not ask for another iterator.
             self._iterators.again(lambda iterator: begin_again(iterator, self._data))
             self._count = 0
+            self._is_unread = True
 
     def rewind(self) -> None:
         self._is_asked = self._is_unread = self._is_read = self._is_resumed = False
@@ -119,12 +139,15 @@ class DatasetFeed:
     def place(self, *, between_epochs: bool = False) -> dict[str, Any]:
         # Without a number of steps, trainers take a new iterator for each epoch.
         ended = self._steps is None if self._cardinality < 0 else self._count >= self._cardinality
+        if between_epochs:
+            self._note_length()
         return {
             "kind": "tf.data.Dataset",
             "cardinality": self._cardinality,
             "iterators": self._iterators.made,
             "count": self._count,
             "ended": ended,
+            "usual": self._usual,
         }
 
     def tracked(self) -> Any:
@@ -137,6 +160,16 @@ class DatasetFeed:
     def _goes_on(self) -> bool:
         """Whether a pass continues in the next epoch."""
         return self._steps is not None and 0 < self._cardinality != self._steps
+
+    def _note_length(self) -> None:
+        """Records the number of batches in a pass that has just ended, if nothing else tells it."""
+        if self._steps is None and self._cardinality == tf.data.UNKNOWN_CARDINALITY and self._is_read:
+            self._usual = self._usual or self._count
+
+    def _told_cardinality(self) -> Any:
+        if self._cardinality == tf.data.INFINITE_CARDINALITY:
+            return _cardinality(tf.data.INFINITE_CARDINALITY)
+        return _cardinality(told_length(self, self._usual))
 
     def _iterator(self) -> Any:
         """The iterator for the trainer. Keras 2 asks for it twice before it reads."""
@@ -152,11 +185,16 @@ class DatasetFeed:
                     remedy="pass fit() a dataset with repeat(), or do not pass steps_per_epoch",
                 )
         if not self._is_unread:
+            self._note_length()
             self._iterators.new()
             self._count = 0
             self._is_resumed = False
         self._is_asked = self._is_unread = True
         return self._iterators.current
+
+
+def _cardinality(length: int | None) -> Any:
+    return tf.constant(tf.data.UNKNOWN_CARDINALITY if length is None else length, tf.int64)
 
 
 def must_be_saved(dataset: Any) -> None:

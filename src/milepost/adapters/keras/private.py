@@ -80,13 +80,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "_is_adapted": "whether it may be used",
     },
     "keras.Model": {
-        "_initial_epoch": "the epoch that fit() begins with",
-    },
-    "reader of fit()": {
-        "_current_iterator": "the iterator that it reads, which continues in the next epoch",
-        "_get_iterator": "makes one",
-        "_num_batches": "the length of a pass, or what it has found out to be one",
-        "_steps_seen": "how much of the iterator it has read",
+        "_initial_epoch": "the epoch that BackupAndRestore makes fit() begin with",
     },
     "keras.callbacks.SwapEMAWeights": {
         "_ema_weights_in_model": "whether the averages are in the model",

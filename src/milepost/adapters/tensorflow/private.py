@@ -117,11 +117,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
 KERAS_2_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "Model": {
         "_flatten_layers": "all its layers",
-        "_training_state": "the epoch that its fit() begins with",
-    },
-    "reader of fit()": {
-        "_inferred_steps": "how many steps an epoch has, once that is known",
-        "_insufficient_data": "whether the data came to its end, which ends the run",
+        "_training_state": "what BackupAndRestore keeps, and the epoch that fit() begins with",
     },
     "optimizers.Adam": {
         "_learning_rate": "the rate, as the variable or schedule that it is",

@@ -7,10 +7,9 @@ from collections import deque
 
 import numpy as np
 
-from milepost.callbacks.batches import leaves
-from milepost.callbacks.nested import from_json, to_json
-from milepost.callbacks.random_state import random_state, set_random_state
-from milepost.callbacks.resumable import Trainer, make_feed
+from milepost.callbacks.data.batches import leaves
+from milepost.callbacks.data.resumable import Trainer, make_feed
+from milepost.callbacks.plain_data import from_json, random_state, set_random_state, to_json
 
 AT_ONCE = "at once"
 """Saves again before anything is read."""

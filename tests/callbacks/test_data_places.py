@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost.callbacks.nested import from_json
+from milepost.callbacks.plain_data import from_json
 from tests.callbacks.readings import Run, differences
 
 X = np.arange(8, dtype="float32").reshape(8, 1)

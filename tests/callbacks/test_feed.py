@@ -3,9 +3,9 @@
 import pytest
 
 from milepost import Checkpoint
-from milepost.callbacks.feed import Feed
-from milepost.callbacks.iterables import TrackedSource
-from milepost.callbacks.resumable import Trainer, make_feed
+from milepost.callbacks.data.feed import Feed
+from milepost.callbacks.data.iterables import TrackedSource
+from milepost.callbacks.data.resumable import Trainer, make_feed
 from milepost.errors import UnsupportedError
 
 tf = pytest.importorskip("tensorflow")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from milepost.callbacks.feed import Feed
-from milepost.callbacks.iterables import StatefulSource
+from milepost.callbacks.data.feed import Feed
+from milepost.callbacks.data.iterables import StatefulSource
 
 
 class Noisy:

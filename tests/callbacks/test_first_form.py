@@ -6,8 +6,7 @@ import random
 
 import numpy as np
 
-from milepost.callbacks.nested import from_json
-from milepost.callbacks.random_state import set_random_state
+from milepost.callbacks.plain_data import from_json, set_random_state
 
 
 def first_form():

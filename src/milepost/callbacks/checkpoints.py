@@ -20,15 +20,14 @@ from functools import partial
 from typing import Any, Final
 
 from milepost.callbacks.arguments import refuse_arguments, refuse_other_data
-from milepost.callbacks.best import Best
 from milepost.callbacks.catching_up import count_only, remove_counting
 from milepost.callbacks.compiled import CHOICES
-from milepost.callbacks.feed import Data
+from milepost.callbacks.data.feed import Data
+from milepost.callbacks.data.indexed import IndexedSource
+from milepost.callbacks.data.resumable import make_feed
 from milepost.callbacks.fit import FitCall
 from milepost.callbacks.generations import Generation
-from milepost.callbacks.indexed import IndexedSource
-from milepost.callbacks.monitored import Monitor
-from milepost.callbacks.resumable import make_feed
+from milepost.callbacks.monitored import Best, Monitor
 from milepost.callbacks.runs import Finished, RunSettings, SavedRun, without_data
 from milepost.callbacks.triggers import EpochTriggers
 from milepost.distributed.find import first_decides

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from milepost.callbacks.feed import Data
+from milepost.callbacks.data.feed import Data
+from milepost.callbacks.data.resumable import Trainer
 from milepost.callbacks.fit import FitCall
-from milepost.callbacks.resumable import Trainer
 
 if TYPE_CHECKING:
     from milepost.callbacks.runs import SavedRun

@@ -8,12 +8,12 @@ from typing import Any
 import tensorflow as tf
 
 from milepost.callbacks.checkpoints import FitCheckpoints
-from milepost.callbacks.feed import Data, Feed
+from milepost.callbacks.data.feed import Data, Feed
+from milepost.callbacks.data.resumable import Trainer
+from milepost.callbacks.data.tensorflow_data import dataset_of, is_of_arrays, trace
 from milepost.callbacks.fit import FitCall, tell_of_calls
 from milepost.callbacks.generations import Generation
-from milepost.callbacks.resumable import Trainer
 from milepost.callbacks.runs import SavedRun
-from milepost.callbacks.tensorflow_data import dataset_of, is_of_arrays, trace
 from milepost.errors import warn
 
 

@@ -9,10 +9,10 @@ import keras
 
 from milepost.adapters.keras.private import DataAdapter, LossScaleOptimizer, data_adapter_utils, global_seed_generator
 from milepost.callbacks.checkpoints import FitCheckpoints
-from milepost.callbacks.feed import PLACEHOLDER, Data, Feed
+from milepost.callbacks.data.feed import PLACEHOLDER, Data, Feed
+from milepost.callbacks.data.resumable import Trainer
 from milepost.callbacks.fit import FitCall, tell_of_calls
 from milepost.callbacks.generations import Generation
-from milepost.callbacks.resumable import Trainer
 from milepost.callbacks.runs import SavedRun
 
 
@@ -40,7 +40,7 @@ class FeedAdapter(DataAdapter):  # type: ignore[misc]
             yield batch if batch is PLACEHOLDER else keras.tree.map_structure(convert_to_tensor, batch)
 
     def get_tf_dataset(self) -> Any:
-        from milepost.callbacks.tensorflow_data import dataset_of
+        from milepost.callbacks.data.tensorflow_data import dataset_of
 
         self.dataset = dataset_of(self._feed)
         return self.dataset
@@ -99,7 +99,7 @@ class Keras3(Generation):
     def make_everything(self, model: Any, data: Data) -> bool:
         if self._backend != "tensorflow":
             return False
-        from milepost.callbacks.tensorflow_data import trace
+        from milepost.callbacks.data.tensorflow_data import trace
 
         dataset = self._given.dataset if isinstance(self._given, FeedAdapter) else self._given
         has_trained = trace(model.train_function, dataset)

@@ -1,4 +1,4 @@
-"""The names in the logs of epochs, to find a misspelt ``monitor`` before training."""
+"""The metric that decides which epochs are the best, and the names in the logs of epochs, to find a misspelt one before training."""
 
 from __future__ import annotations
 
@@ -6,10 +6,89 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from milepost.callbacks.best import Best
 from milepost.errors import UnsupportedError, warn
 
 _OWN_STEPS: Final = ("train_step", "compute_metrics", "get_metrics_result", "make_train_function", "metrics")
+_UP: Final = ("acc", "auc", "precision", "recall", "f1", "fbeta", "fmeasure", "iou", "r2", "specificity", "sensitivity")
+_DOWN: Final = ("loss", "error", "mse", "mae", "mape", "msle", "crossentropy", "divergence", "perplexity")
+
+
+class Best:
+    """Remembers the best value of a metric.
+
+    Args:
+        monitor: Name of the metric in the logs of an epoch, such as ``"val_loss"``.
+        mode: ``"min"``, ``"max"``, or ``"auto"``, which decides by the metric and then by its name.
+
+    Raises:
+        ValueError: The mode is unknown.
+
+    Example:
+        >>> best = Best("val_accuracy", "auto")
+        >>> [best.is_improved_by({"val_accuracy": value}) for value in (0.5, 0.7, 0.6)]
+        [True, True, False]
+    """
+
+    def __init__(self, monitor: str, mode: str = "auto") -> None:
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f"mode must be 'auto', 'min' or 'max', not {mode!r}")
+        self.monitor = monitor
+        self.mode = mode
+        self.value: float | None = None
+
+    def is_improved_by(self, logs: dict[str, Any], metrics: Iterable[Any] = ()) -> bool:
+        """Whether the logs of an epoch have a better value. If so, it is remembered.
+
+        Args:
+            logs: The values of metrics in this epoch.
+            metrics: The metrics of the model. Some of them define whether higher or lower is better.
+
+        Raises:
+            UnsupportedError: The metric is not in the logs, or its name does not tell whether higher or lower is
+                better.
+        """
+        if self.monitor not in logs:
+            raise UnsupportedError(
+                "the logs of this epoch do not have the monitored metric",
+                expected=self.monitor,
+                found=", ".join(sorted(logs)) or "no metrics",
+                remedy="monitor one of those, compile the model with the metric, or pass validation_data to fit()",
+            )
+        value = float(logs[self.monitor])
+        up = self.is_up(metrics)
+        if value != value:  # NaN is never better
+            return False
+        if self.value is None or (value > self.value if up else value < self.value):
+            self.value = value
+            return True
+        return False
+
+    def is_up(self, metrics: Iterable[Any]) -> bool:
+        """Whether a higher value is better.
+
+        Args:
+            metrics: The metrics of the model.
+
+        Raises:
+            UnsupportedError: The name of the metric does not tell.
+        """
+        if self.mode != "auto":
+            return self.mode == "max"
+        name = self.monitor.removeprefix("val_")
+        for metric in metrics:
+            if getattr(metric, "name", None) == name and getattr(metric, "_direction", None) in ("up", "down"):
+                return bool(metric._direction == "up")
+        lowered = name.lower()
+        if any(word in lowered for word in _DOWN):
+            return False
+        if any(word in lowered for word in _UP):
+            return True
+        raise UnsupportedError(
+            "the name of this metric does not tell whether higher or lower is better",
+            expected="mode='min' or mode='max'",
+            found=f"monitor={self.monitor!r}, mode='auto'",
+            remedy="pass mode='min' or mode='max'",
+        )
 
 
 class Monitor:

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from milepost.callbacks.data.sources import state_of
 from milepost.callbacks.records import Record, fingerprint, put_back, record, saved_form
-from milepost.callbacks.sources import state_of
 from milepost.errors import MilepostError, MismatchError, warn
 
 _OWN: Final = frozenset({"model", "_model", "params", "validation_data"})

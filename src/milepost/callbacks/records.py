@@ -24,8 +24,8 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.adapters.generators import python_state, set_python_state
-from milepost.callbacks.nested import to_json
-from milepost.callbacks.sources import state_of
+from milepost.callbacks.data.sources import state_of
+from milepost.callbacks.plain_data import to_json
 from milepost.coding.crc32c import crc32c
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.adapter import adapter_of

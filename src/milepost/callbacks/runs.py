@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 
 from milepost.callbacks.averaged import AveragedWeights
-from milepost.callbacks.best import Best
 from milepost.callbacks.catching_up import CatchingUp
 from milepost.callbacks.compiled import compiled, must_train_the_same, note_rates, rates_to_take, set_rates
-from milepost.callbacks.facts import Facts, facts_in
-from milepost.callbacks.feed import Data
+from milepost.callbacks.data.feed import Data
+from milepost.callbacks.data.sources import Attach
+from milepost.callbacks.facts import Facts, facts_in, give_back_history, history_of, number
 from milepost.callbacks.fit import FitCall
 from milepost.callbacks.generations import Generation
-from milepost.callbacks.history import give_back_history, history_of, number
+from milepost.callbacks.monitored import Best
 from milepost.callbacks.others import CallbackStates, OtherCallbacks
-from milepost.callbacks.random_state import random_state, set_random_state
-from milepost.callbacks.sources import Attach
+from milepost.callbacks.plain_data import random_state, set_random_state
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import MismatchError, UnsupportedError, warn

@@ -19,8 +19,8 @@ import numpy as np
 from milepost.adapters.generators import python_state
 from milepost.adapters.iterators.pytorch import is_loader, stop_workers
 from milepost.adapters.random_state import global_state, set_global_state
-from milepost.callbacks.own_state import OwnState
-from milepost.callbacks.sources import state_of
+from milepost.callbacks.data.own_state import OwnState
+from milepost.callbacks.data.sources import state_of
 from milepost.errors import MismatchError
 from milepost.graph.frameworks import imported
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 from milepost.adapters.iterators.hugging_face import forget_start, shuffles_in_a_buffer
 from milepost.adapters.iterators.pytorch import is_loader, stop_workers
 from milepost.adapters.iterators.torchdata import counts_twice, is_graph_of_nodes, is_of_torchdata, start_afresh
-from milepost.callbacks.batches import checksum
-from milepost.callbacks.indexed import SequenceSource
-from milepost.callbacks.own_state import OwnState
-from milepost.callbacks.random_state import random_state, set_random_state
-from milepost.callbacks.sources import Attach, Source, cannot_be_positioned, state_of
+from milepost.callbacks.data.batches import checksum
+from milepost.callbacks.data.indexed import SequenceSource
+from milepost.callbacks.data.own_state import OwnState
+from milepost.callbacks.data.sources import Attach, Source, cannot_be_positioned, state_of
+from milepost.callbacks.plain_data import random_state, set_random_state
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import MismatchError, warn

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from milepost.callbacks.batches import leaves, map_leaves
-from milepost.callbacks.class_weights import WeightedSource, with_class_weights
-from milepost.callbacks.feed import Data, Feed
-from milepost.callbacks.indexed import ArraySource
-from milepost.callbacks.iterables import TrackedSource, make_source
-from milepost.callbacks.sources import Source
+from milepost.callbacks.data.batches import leaves, map_leaves
+from milepost.callbacks.data.class_weights import WeightedSource, with_class_weights
+from milepost.callbacks.data.feed import Data, Feed
+from milepost.callbacks.data.indexed import ArraySource
+from milepost.callbacks.data.iterables import TrackedSource, make_source
+from milepost.callbacks.data.sources import Source
 from milepost.errors import UnsupportedError
 
 
@@ -76,7 +76,7 @@ def make_feed(
             remedy="let x yield the targets and weights too",
         )
     elif is_dataset(x):
-        from milepost.callbacks import tensorflow_data
+        from milepost.callbacks.data import tensorflow_data
 
         tensorflow_data.warn_of_shuffles(x)
         if class_weight is not None:

@@ -1,7 +1,7 @@
 """`OwnState`: the state of data that changes while it is read, as plain data that can be restored.
 
 A class without methods for its state may count its passes in an attribute, or draw from its own generator. So the
-values in the data (`milepost.callbacks.reachable`) are compared with those at the start of the run. The state consists
+values in the data (`milepost.callbacks.data.reachable`) are compared with those at the start of the run. The state consists
 of the values that have changed, and of all random generators.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.callbacks.fingerprints import SCALARS, as_array, fingerprint, size_of
-from milepost.callbacks.reachable import Held, Reachable, is_random
+from milepost.callbacks.data.fingerprints import SCALARS, as_array, fingerprint, size_of
+from milepost.callbacks.data.reachable import Held, Reachable, is_random
 from milepost.errors import MilepostError, UnsupportedError, warn
 from milepost.graph.adapter import adapter_of
 from milepost.graph.frameworks import imported

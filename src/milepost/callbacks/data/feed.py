@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
-from milepost.callbacks.random_state import random_state, set_random_state
-from milepost.callbacks.sources import Attach, Source
+from milepost.callbacks.data.sources import Attach, Source
+from milepost.callbacks.plain_data import random_state, set_random_state
 from milepost.errors import MismatchError, UnsupportedError, warn
 
 ENDLESS: Final = 1 << 62

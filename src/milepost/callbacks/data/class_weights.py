@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from milepost.callbacks.sources import Attach, Source
+from milepost.callbacks.data.sources import Attach, Source
 from milepost.errors import UnsupportedError
 
 

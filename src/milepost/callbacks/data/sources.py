@@ -8,7 +8,7 @@ arrays                                                 computed: a seed determin
 iterables and iterators that save their own state      they get that state
 objects that milepost tracks, ``tf.data`` iterators    restored with the checkpoint
 other iterables, such as PyTorch's ``DataLoader``      read again from the start of the pass, with the random state and
-                                                       the attributes of that time (`milepost.callbacks.own_state`); it
+                                                       the attributes of that time (`milepost.callbacks.data.own_state`); it
                                                        is an error if the last batch is not the saved one
 =====================================================  ===========================================================
 
@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 from milepost.adapters.packed import PackedAdapter
-from milepost.callbacks.reachable import STATE_METHODS
+from milepost.callbacks.data.reachable import STATE_METHODS
 from milepost.errors import UnsupportedError
 from milepost.graph import PythonState, TensorState
 from milepost.graph.adapter import adapter_of

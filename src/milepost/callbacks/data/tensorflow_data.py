@@ -15,12 +15,12 @@ from typing import Any
 import tensorflow as tf
 
 from milepost.adapters.tensorflow.private import iterator_resource
-from milepost.callbacks.batches import leaves, map_leaves
-from milepost.callbacks.class_weights import targets_of
-from milepost.callbacks.feed import Feed, other_kind, told_length
-from milepost.callbacks.iterables import Iterators
-from milepost.callbacks.random_state import random_state, set_random_state
-from milepost.callbacks.sources import Attach
+from milepost.callbacks.data.batches import leaves, map_leaves
+from milepost.callbacks.data.class_weights import targets_of
+from milepost.callbacks.data.feed import Feed, other_kind, told_length
+from milepost.callbacks.data.iterables import Iterators
+from milepost.callbacks.data.sources import Attach
+from milepost.callbacks.plain_data import random_state, set_random_state
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, warn

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.callbacks.batches import leaves, map_leaves
-from milepost.callbacks.fingerprints import array_fingerprint
-from milepost.callbacks.own_state import OwnState
-from milepost.callbacks.sources import Attach, Source, cannot_be_positioned, state_of
+from milepost.callbacks.data.batches import leaves, map_leaves
+from milepost.callbacks.data.fingerprints import array_fingerprint
+from milepost.callbacks.data.own_state import OwnState
+from milepost.callbacks.data.sources import Attach, Source, cannot_be_positioned, state_of
 from milepost.errors import MismatchError, UnsupportedError
 
 _NAMES: Final = {

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.callbacks.fingerprints import SCALARS, is_plain
+from milepost.callbacks.data.fingerprints import SCALARS, is_plain
 from milepost.graph.adapter import adapter_of
 
 _LIBRARIES: Final = frozenset(sys.stdlib_module_names) | {

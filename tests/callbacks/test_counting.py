@@ -130,6 +130,32 @@ def test_data_of_unknown_length_is_resumed_after_each_batch(trainer, tmp_path, c
         assert len(seen) < batches
 
 
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
+@pytest.mark.parametrize("batches", [3, 4, 6])
+def test_passes_that_end_within_epochs_are_resumed_after_each_batch(trainer, tmp_path, computed, batches, kind):  # noqa: F811
+    def run(directory, *others):
+        model, callback = trainer.model(), trainer.callback(tmp_path / directory, every_steps=1)
+        data = callback.resumable(dataset(trainer.keras)) if kind == "dataset" else None
+        history = trainer.fit(model, callback, *others, data=data, epochs=4, steps_per_epoch=3)
+        return history.history, weights(model), saved(callback)
+
+    seen = []
+
+    def count(batch):
+        seen.append(batch)
+        if len(seen) == batches:
+            raise Interrupted
+
+    expected = computed((trainer.name, "within", kind), lambda: run("whole"))
+    try:
+        run("parts", trainer.on("on_train_batch_begin", count))
+    except Interrupted:
+        pass
+    else:  # Keras 2 ends a run whose data has come to its end
+        assert len(seen) < batches
+    assert run("parts") == expected
+
+
 @pytest.mark.parametrize("batch", [0, 2])
 def test_the_rest_of_an_epoch_that_was_cut_short_is_trained(trainer, tmp_path, computed, batch):  # noqa: F811
     """Of data of unknown length, too, where nobody can tell whether there is a rest."""

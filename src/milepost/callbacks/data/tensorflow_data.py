@@ -65,12 +65,11 @@ class DatasetFeed:
         self._is_asked = False
         self._is_unread = False
         self._is_read = False
-        self._is_resumed = False
         self._count = 0
         self.dataset = _with_methods(
             dataset,
             __iter__=lambda _: self._iterator(),
-            cardinality=lambda _: self._told_cardinality(),
+            cardinality=lambda _: _cardinality(told_length(self, self._usual), self._cardinality),
         )
         self._data = dataset
 
@@ -95,14 +94,14 @@ class DatasetFeed:
         self._usual = usual or self._usual
 
     def begin_epoch(self) -> None:
-        if self.is_over and not self._is_unread and (self.ends_epochs or (self._goes_on and self._is_resumed)):
+        if self.is_over and self.ends_epochs and not self._is_unread:
             # The trainer does not know that the pass is over, and does not ask for another iterator.
             self._iterators.again(lambda iterator: begin_again(iterator, self._data))
             self._count = 0
             self._is_unread = True
 
     def rewind(self) -> None:
-        self._is_asked = self._is_unread = self._is_read = self._is_resumed = False
+        self._is_asked = self._is_unread = self._is_read = False
         self._count = 0
 
     def check(self, place: dict[str, Any]) -> None:
@@ -123,7 +122,7 @@ class DatasetFeed:
         goes_on = skipped > 0 or not place["ended"]
         self._iterators.restored(place["iterators"], attach if goes_on else None)
         self._count = place["count"]
-        self._is_unread = self._is_resumed = goes_on
+        self._is_unread = goes_on
 
     def caught_up(self) -> None:
         self._is_unread = False
@@ -166,11 +165,6 @@ class DatasetFeed:
         if self._steps is None and self._cardinality == tf.data.UNKNOWN_CARDINALITY and self._is_read:
             self._usual = self._usual or self._count
 
-    def _told_cardinality(self) -> Any:
-        if self._cardinality == tf.data.INFINITE_CARDINALITY:
-            return _cardinality(tf.data.INFINITE_CARDINALITY)
-        return _cardinality(told_length(self, self._usual))
-
     def _iterator(self) -> Any:
         """The iterator for the trainer. Keras 2 asks for it twice before it reads."""
         if self._is_asked and self._is_read and not self._is_unread:
@@ -188,13 +182,12 @@ class DatasetFeed:
             self._note_length()
             self._iterators.new()
             self._count = 0
-            self._is_resumed = False
         self._is_asked = self._is_unread = True
         return self._iterators.current
 
 
-def _cardinality(length: int | None) -> Any:
-    return tf.constant(tf.data.UNKNOWN_CARDINALITY if length is None else length, tf.int64)
+def _cardinality(told: int | None, without: int = tf.data.UNKNOWN_CARDINALITY) -> Any:
+    return tf.constant(without if told is None else told, tf.int64)
 
 
 def must_be_saved(dataset: Any) -> None:

@@ -10,7 +10,7 @@ import os
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 
 def _nothing() -> None:
@@ -48,7 +48,7 @@ class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotat
 
     def __init__(self) -> None:
         super().__init__()
-        _locks.add(self)
+        tell_of_forks(self)
 
     def give_back(self) -> None:
         """Releases it as often as this thread has acquired it, which may be not at all."""
@@ -61,7 +61,8 @@ class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotat
             return partial(_thread.RLock.__exit__, self)
         return _End(_thread.RLock.__exit__, self)
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
+        """Frees it, if a thread held it that this child does not have."""
         if self.acquire(blocking=False):
             self.release()
         else:
@@ -77,12 +78,23 @@ class _End(partial[object]):
             lock.give_back()
 
 
-_locks: Final[weakref.WeakSet[ForkableLock]] = weakref.WeakSet()
+class Forked(Protocol):
+    """An object that is told in a forked child that it is in one."""
+
+    def after_fork(self) -> None: ...
 
 
-def _free_in_child() -> None:
-    for lock in list(_locks):
-        lock._after_fork()
+_told: Final[weakref.WeakSet[Forked]] = weakref.WeakSet()
 
 
-register_at_fork(after_in_child=_free_in_child)
+def tell_of_forks(obj: Forked) -> None:
+    """Has ``after_fork`` of an object called in each forked child, as long as the object lives."""
+    _told.add(obj)
+
+
+def _tell_in_child() -> None:
+    for each in list(_told):
+        each.after_fork()
+
+
+register_at_fork(after_in_child=_tell_in_child)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +32,7 @@ _NUMBERS: Final = {dtype.numpy: dtype for dtype in DType.all() if not dtype.is_b
 DTYPE: Final = "dtype"
 FORTRAN: Final = "fortran"
 _STR: Final = "str"
-_NO_HINTS: Final[Mapping[str, Array]] = {}
+_NO_HINTS: Final[Mapping[str, Array]] = MappingProxyType({})
 _TEXT: Final = "SUT"
 """The kinds of NumPy's types of bytes and text."""
 _DECODED: Final = "UT"

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import numpy as np
@@ -217,7 +218,7 @@ Hints = Mapping[str, Array]
 """The hints of a tensor; see `milepost.graph.hints`."""
 MakeArray = Callable[[str, str, Hints, Callable[[], Any]], Any]
 """Makes an array of a tensor: by its key, its local name, its hints, and a function that reads it as an array of NumPy."""
-_NO_HINTS: Final[Hints] = {}
+_NO_HINTS: Final[Hints] = MappingProxyType({})
 
 
 def _no_warning(reader: BundleReader, *, dotted: bool = False) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -36,8 +37,7 @@ _SHOWN: Final = 200
 _MOST_PACKED: Final = 60
 """Levels of an item that can be plain state; `milepost.plain_state.encoding` needs a few more for the same data."""
 _ABSENT: Final = object()
-_NOTHING: Final[Mapping[str, Any]] = {}
-_NONE: Final[list[Any]] = []
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _LEAVES: Final = (
     *(Stored, int, float, complex, str, bytes, bytearray, set, frozenset),
     *(io.BytesIO, np.ndarray, np.generic, type(None)),
@@ -71,7 +71,7 @@ class Item:
         self.key = key
         self.value = value
         self.opaque: Opaque | None = None
-        self.members: list[Item] = _NONE
+        self.members: Sequence[Item] = ()
         self._children: dict[str, Item] | None = None
 
     @property

@@ -30,7 +30,7 @@ class LiveGraph:
 
     objects: list[Any] = field(default_factory=list)
     adapters: list[Adapter] = field(default_factory=list)
-    edges: list[list[Edge]] = field(default_factory=list)
+    edges: list[Sequence[Edge]] = field(default_factory=list)
     paths: Paths = field(default_factory=Paths)
     slots: dict[int, list[SlotReference]] = field(default_factory=dict)
     skipped_by_tensorflow: range = range(0)

@@ -42,7 +42,6 @@ from milepost.graph.trees.places import (
 )
 from milepost.graph.trees.structure import CONTAINERS
 
-_NO_EDGES: Final[list[Edge]] = []
 _TREES: Final = (TreeNode, Tree)
 _OF_HOLDERS: Final = frozenset({"children", "skipped_by_tensorflow"})
 """Methods of adapters for holders. An adapter of leaves without children overrides none of them."""
@@ -177,7 +176,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     ids = {id(root): 0}
     objects.append(root)
     adapters.append(adapter)
-    edges.append(_NO_EDGES)
+    edges.append(())
     holders = [0]
     unfollowed: list[_Unfollowed] = []
     untaken: list[Untaken] = []
@@ -192,7 +191,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
             if target == new:
                 objects.append(child)
                 adapters.append(its_adapter)
-                edges.append(_NO_EDGES)
+                edges.append(())
                 paths.add(holder, [name])
                 if not (its_adapter.leaf and its_adapter.overrides.isdisjoint(_OF_HOLDERS)):
                     holders.append(new)
@@ -224,7 +223,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
                 if target == new:
                     objects.append(child)
                     adapters.append(found)
-                    edges.append(_NO_EDGES)
+                    edges.append(())
                     new_names.append(name)
                     if not (found.leaf and found.overrides.isdisjoint(_OF_HOLDERS)):
                         holders.append(new)
@@ -324,6 +323,6 @@ def _walk_slots_of(
             objects.append(slot)
             adapters.append(slot_adapter)
             paths.add_whole(path)
-            graph.edges.append(_NO_EDGES)
+            graph.edges.append(())
     if omissions and not references and adapter.slot_names(optimizer):
         graph.omissions.append(without_variables(optimizer, paths[owner]))

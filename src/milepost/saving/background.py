@@ -73,12 +73,12 @@ class BackgroundWriter:
             StorageError: The system cannot start a thread. The job does not run; the next one can be submitted.
         """
         self.wait()
-        if _ends_in[0] == os.getpid():
+        if _submitted.ends_in == os.getpid():
             work()
             return
         job = _Job(work, self, self._jobs)
         try:
-            _submitted.add(job)
+            _submitted.jobs.add(job)
             self._jobs.append(job)
             job.call.start()
         except BaseException as error:
@@ -189,23 +189,30 @@ def _no_thread(error: BaseException) -> StorageError:
     )
 
 
-_submitted: Final[weakref.WeakSet[_Job]] = weakref.WeakSet()
-"""The jobs of this process and its parents, of which some have ended."""
-_ends_in: Final[list[int | None]] = [None]
-"""The process that is about to end, and waits for no more jobs."""
+class _Submitted:
+    """The jobs of this process and its parents, of which some have ended.
+
+    Attributes:
+        jobs: The jobs.
+        ends_in: The process that is about to end, and waits for no more jobs.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: weakref.WeakSet[_Job] = weakref.WeakSet()
+        self.ends_in: int | None = None
+
+    def wait_at_exit(self) -> None:
+        """Waits for the jobs that were submitted while the process ends, and prints their errors."""
+        while running := [job for job in list(self.jobs) if job.is_running()]:
+            for job in running:
+                job.call.wait()
+        self.ends_in = os.getpid()
+        for job in list(self.jobs):
+            _tell(job.jobs)
 
 
-def _wait_at_exit() -> None:
-    """Waits for the jobs that were submitted while the process ends, and prints their errors."""
-    while running := [job for job in list(_submitted) if job.is_running()]:
-        for job in running:
-            job.call.wait()
-    _ends_in[0] = os.getpid()
-    for job in list(_submitted):
-        _tell(job.jobs)
-
-
-atexit.register(_wait_at_exit)
+_submitted: Final = _Submitted()
+atexit.register(_submitted.wait_at_exit)
 
 
 def _tell(jobs: list[_Job]) -> None:

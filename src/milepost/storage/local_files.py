@@ -7,12 +7,11 @@ import os
 import stat
 import sys
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Self
 
 from milepost.errors import CorruptCheckpointError
-from milepost.forks import ForkableLock, register_at_fork
+from milepost.forks import ForkableLock, register_at_fork, tell_of_forks
 from milepost.storage.buffers import byte_view, check_range
 from milepost.storage.descriptors import close_all
 from milepost.storage.interface import Buffer
@@ -170,7 +169,7 @@ class LocalWriter:
             with _opening:
                 system.create(place, self._opened)
                 self._descriptor = self._opened[0]
-                _writers.add(self)
+                tell_of_forks(self)
         except BaseException as error:
             _close_quietly(self)
             if isinstance(error, OSError):
@@ -214,6 +213,10 @@ class LocalWriter:
             except OSError as error:
                 raise_explained(error, "close", self.path)
 
+    def after_fork(self) -> None:
+        """Closes the copy of a forked child. `close` would unlock the file for the parent too."""
+        _close_quietly(self)
+
     def __enter__(self) -> Self:
         return self
 
@@ -226,10 +229,6 @@ class LocalWriter:
             _close_quietly(self)
 
 
-_writers: Final[weakref.WeakSet[LocalWriter]] = weakref.WeakSet()
-"""All open writers, and some closed ones."""
-
-
 def _close_quietly(file: LocalFile | LocalWriter) -> None:
     """Closes a file that is no longer used."""
     file._descriptor = _CLOSED
@@ -239,11 +238,4 @@ def _close_quietly(file: LocalFile | LocalWriter) -> None:
         pass
 
 
-def _close_in_child() -> None:
-    _opening.release()
-    for writer in list(_writers):
-        # not `LocalWriter.close`, which would unlock the file for the parent too
-        _close_quietly(writer)
-
-
-register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_close_in_child)
+register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)

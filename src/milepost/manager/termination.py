@@ -44,7 +44,7 @@ class TerminationSignal:
         if not self._is_present():  # it stays after `remove` in another thread
             self._previous = signal.getsignal(signal.SIGTERM)
         self._installed = True
-        _made.add(self)
+        _fork.signals.add(self)
         signal.signal(signal.SIGTERM, self._handle)
 
     def remove(self, *, pass_on: bool = False) -> None:
@@ -99,10 +99,6 @@ class TerminationSignal:
             another._handle(number, frame)
 
 
-_made: Final[weakref.WeakSet[TerminationSignal]] = weakref.WeakSet()
-"""Those that were installed in this process or its parents."""
-
-
 def _is_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
@@ -114,11 +110,13 @@ class _Fork:
     """
 
     def __init__(self) -> None:
+        self.signals: weakref.WeakSet[TerminationSignal] = weakref.WeakSet()
+        """Those that were installed in this process or its parents."""
         self._masks: dict[int, set[Any]] = {}
         """What was blocked before in each thread that forks."""
 
     def begin(self) -> None:
-        if any(each._installed for each in list(_made)):
+        if any(each._installed for each in list(self.signals)):
             self._masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
     def end(self) -> None:
@@ -127,7 +125,7 @@ class _Fork:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def end_in_child(self) -> None:
-        for each in list(_made):
+        for each in list(self.signals):
             each.remove()
         self.end()
 

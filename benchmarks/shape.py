@@ -32,7 +32,7 @@ _READERS: Final = frozenset({"ForeignReader", "IndexedReader", "LegacyReader", "
 _TABLES: Final = frozenset(
     {
         *("dict", "list", "set", "deque", "defaultdict", "OrderedDict", "Counter", "count"),
-        *("WeakSet", "WeakKeyDictionary", "WeakValueDictionary", "ContextVar", "local"),
+        *("WeakSet", "WeakKeyDictionary", "WeakValueDictionary", "ListedFact", "ContextVar", "local"),
     }
 )
 """What makes a store if it is called with nothing, or with no more than a name and a first value."""

@@ -119,7 +119,7 @@ class TestModels:
 
     def test_where_no_name_is_that_of_an_object_the_error_says_what_to_do(self, tmp_path):
         status = milepost.Checkpoint(net=Net()).restore(saved(tmp_path, Net().state_dict())).expect_partial()
-        with pytest.raises(UnmatchedError, match=r"make it the root, as in milepost.Checkpoint\(net\)"):
+        with pytest.raises(UnmatchedError, match=r"make that object the root, as in milepost.Checkpoint\(net\)"):
             status.assert_existing_objects_matched()
 
     def test_where_the_file_has_a_level_more_the_error_names_it(self, tmp_path):

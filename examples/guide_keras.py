@@ -178,7 +178,7 @@ class Stack(keras.Model):
 def save_weights(model: keras.Model, fresh: keras.Model, path: str) -> None:
     """Saves a model alone, and loads it into one that was never called."""
     expected = model.predict(INPUTS, verbose=0)
-    status = milepost.Checkpoint(fresh).read(milepost.Checkpoint(model).write(path))
+    status = milepost.load_weights(fresh, milepost.save_weights(model, path))
     result = fresh.predict(INPUTS, verbose=0)  # its variables were made, and restored, in this call
     assert np.array_equal(result, expected)
     status.assert_consumed()

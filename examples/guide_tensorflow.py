@@ -41,7 +41,7 @@ net = Net()
 
 # Saving from `tf.keras` training APIs
 
-milepost.Checkpoint(net).write('easy_checkpoint')
+milepost.save_weights(net, 'easy_checkpoint')
 
 
 # Writing checkpoints: manual checkpointing

@@ -219,7 +219,7 @@ def save_weights(net: nn.Module, path: str) -> None:
     """Saves a model alone, and loads it into one that was never given memory."""
     with torch.device("meta"):
         fresh = type(net)()
-    status = milepost.Checkpoint(fresh).read(milepost.Checkpoint(net).write(path))
+    status = milepost.load_weights(fresh, milepost.save_weights(net, path))
     with torch.no_grad():
         assert torch.equal(fresh(INPUTS), net(INPUTS))
     status.assert_consumed()

@@ -117,7 +117,7 @@ def test_a_process_that_is_alone_imports_nothing_for_messages_to_others(imported
     assert found == {"milepost.distributed.find", "milepost.distributed.own_values"}
 
 
-@pytest.mark.parametrize("name", ["below_root", "directories", "load_tree", "reader", "save_tree", "views"])
+@pytest.mark.parametrize("name", ["below_root", "directories", "load_tree", "reader", "save_tree", "views", "weights"])
 def test_a_checkpoint_does_not_import_the_functions_beside_it(name, imported):
     assert f"milepost.checkpoint.{name}" not in imported
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint.save_tree import save as save
     from milepost.checkpoint.views import CheckpointView as CheckpointView
     from milepost.checkpoint.views import TrackableView as TrackableView
+    from milepost.checkpoint.weights import load_weights as load_weights
+    from milepost.checkpoint.weights import save_weights as save_weights
     from milepost.conversion.conversion import convert as convert
     from milepost.engine.options import CheckpointOptions as CheckpointOptions
     from milepost.engine.plan import PlannedWrite as PlannedWrite
@@ -84,6 +86,7 @@ _MODULES: Final = {
     "milepost.checkpoint.reader": ["CheckpointReader", "list_variables", "load_checkpoint", "load_variable"],
     "milepost.checkpoint.save_tree": ["save"],
     "milepost.checkpoint.views": ["CheckpointView", "TrackableView"],
+    "milepost.checkpoint.weights": ["load_weights", "save_weights"],
     "milepost.conversion.conversion": ["convert"],
     "milepost.engine.options": ["CheckpointOptions"],
     "milepost.engine.plan": ["PlannedWrite"],
@@ -141,8 +144,6 @@ _FORMER: Final = {
         name: f"write milepost.tensorflow1.{name}"
         for name in ("checkpoint_exists", "get_checkpoint_mtimes", "remove_checkpoint", "update_checkpoint_state")
     },
-    "save_weights": "write milepost.Checkpoint(model).write(path)",
-    "load_weights": "write milepost.Checkpoint(model).read(path)",
     "to_state_dict": 'write milepost.load(path, separator=".")',
     "CheckpointState": "get_checkpoint_state() returns it",
     "Conversion": "convert() returns it",

@@ -25,7 +25,7 @@ from milepost.engine.plan import PlannedWrite
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.saving.distributed_plan import is_small, plan_share
 from milepost.saving.distributed_save import divide_share, save_as_first, save_as_other
-from milepost.saving.save import Member, State
+from milepost.saving.save import LiveState, Member
 from milepost.series.notes import Temporary
 from milepost.storage import MemoryStorage
 from milepost.tensor import DType, Shard, ShardedArray, TensorSlice, TensorSpec
@@ -122,7 +122,7 @@ class First:
         return time.process_time() - self.skipped
 
 
-def state(rank: int, processes: int, tensors: int) -> State:
+def state(rank: int, processes: int, tensors: int) -> LiveState:
     """What one process holds: some rows of every tensor."""
     keys = [f"model/layers/{number}/weight/.ATTRIBUTES/VARIABLE_VALUE" for number in range(tensors)]
     root = Node(tuple(Edge(f"layer{number}", number + 1) for number in range(tensors)))
@@ -131,7 +131,7 @@ def state(rank: int, processes: int, tensors: int) -> State:
     piece = np.full((_ROWS, _COLUMNS), rank, np.float32)
     array = ShardedArray(piece.dtype, shape, [Shard((_ROWS * rank, 0), piece, (rank,))], "rows")
     writes = [PlannedWrite(key, number + 1, dtype, shape) for number, key in enumerate(keys)]
-    return State(ObjectGraph((root, *leaves)), writes, [array] * tensors)
+    return LiveState(ObjectGraph((root, *leaves)), writes, [array] * tensors)
 
 
 def save_others(exchange: Exchange, tensors: int, storage: MemoryStorage) -> list[float]:

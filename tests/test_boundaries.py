@@ -82,3 +82,14 @@ def test_a_crossing_is_found():
         "two.py": ast.parse("def two(one):\n    return one._held, one._do(), one._of_a_framework\n"),
     }
     assert crossings(trees) == ["two.py:2 uses _held of one.py", "two.py:2 uses _do of one.py"]
+
+
+def test_no_two_classes_have_one_name():
+    """Except those that users import by the name of a framework."""
+    files = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                files[node.name].append(path.relative_to(PACKAGE).as_posix())
+    twice = {name: found for name, found in files.items() if len(found) > 1}
+    assert twice == {"CheckpointCallback": ["keras.py", "lightning.py", "tf_keras.py"]}

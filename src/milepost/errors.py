@@ -378,7 +378,7 @@ class SkippedCheckpointWarning(MilepostWarning):
 _OWN_CODE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-class Place(NamedTuple):
+class ProgramLine(NamedTuple):
     """A line of a program: its file, its number and its module."""
 
     filename: str
@@ -386,13 +386,13 @@ class Place(NamedTuple):
     module: str
 
 
-def user_place() -> Place:
+def user_place() -> ProgramLine:
     """The line of the user's program that is running now, as `warn` finds it. For warnings that are issued later."""
     frame = _user_frame(sys._getframe(1))
-    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", "__main__"))
+    return ProgramLine(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", "__main__"))
 
 
-def warn(message: str, category: type[MilepostWarning] = MilepostWarning, place: Place | None = None) -> None:
+def warn(message: str, category: type[MilepostWarning] = MilepostWarning, place: ProgramLine | None = None) -> None:
     """Issues a warning that points at a line of the user's program.
 
     This is the innermost line that belongs neither to milepost nor to an installed library. If there is none, as on a

@@ -59,7 +59,7 @@ class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotat
     def __exit__(self) -> Callable[..., object]:  # type: ignore[override]  # a property, so that each block has its own
         if self.is_owned():  # the outermost block of this thread gives it back
             return partial(_thread.RLock.__exit__, self)
-        return _End(_thread.RLock.__exit__, self)
+        return _Release(_thread.RLock.__exit__, self)
 
     def after_fork(self) -> None:
         """Frees it, if a thread held it that this child does not have."""
@@ -69,7 +69,7 @@ class ForkableLock(_thread.RLock):  # type: ignore[misc]  # final in the annotat
             self._at_fork_reinit()  # type: ignore[attr-defined]  # what the locks of `threading` do
 
 
-class _End(partial[object]):
+class _Release(partial[object]):
     """Ends a block that holds a lock. Python asks for it before it acquires the lock."""
 
     def __del__(self) -> None:

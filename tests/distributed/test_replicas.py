@@ -2,11 +2,11 @@
 
 import pytest
 
-from milepost.distributed.replicas import Difference, difference_of, find_difference
+from milepost.distributed.replicas import ReplicaDifference, difference_of, find_difference
 
 
 def error_for(first, other):
-    return difference_of(Difference("0, 1", 0, 1), first, other, 4)
+    return difference_of(ReplicaDifference("0, 1", 0, 1), first, other, 4)
 
 
 def test_processes_that_hold_the_same_are_alike():
@@ -14,7 +14,7 @@ def test_processes_that_hold_the_same_are_alike():
 
 
 def test_the_first_two_that_differ_are_found():
-    assert find_difference([{"0, 1, 2": "a"}, {"0, 1, 2": "a"}, {"0, 1, 2": "b"}]) == Difference("0, 1, 2", 0, 2)
+    assert find_difference([{"0, 1, 2": "a"}, {"0, 1, 2": "a"}, {"0, 1, 2": "b"}]) == ReplicaDifference("0, 1, 2", 0, 2)
 
 
 def test_the_boxes_that_differ_are_counted():

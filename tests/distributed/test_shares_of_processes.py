@@ -6,14 +6,14 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.graph.object_graph import Node, ObjectGraph
 from milepost.saving.distributed_plan import checksum, plan_share
-from milepost.saving.save import Member, State
+from milepost.saving.save import LiveState, Member
 from milepost.tensor import DType, Shard, ShardedArray
 
 FLOAT = DType.of("float32")
 
 
 def share_of(array, rank, size):
-    state = State(ObjectGraph((Node(),)), [PlannedWrite("v", 0, FLOAT, array.shape)], [array])
+    state = LiveState(ObjectGraph((Node(),)), [PlannedWrite("v", 0, FLOAT, array.shape)], [array])
     return plan_share(state, Member(rank, size), CheckpointOptions())[0]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from milepost.engine.report import Entry, Outcome
+from milepost.engine.report import Outcome, ReportEntry
 from milepost.engine.translation import Translation
 from milepost.restoring.offers import offered
 
@@ -10,9 +10,9 @@ from milepost.restoring.offers import offered
 def entries(saved, live):
     """Entries of a report of which nothing is matched: names, each with a shape."""
     return [
-        *(Entry(Outcome.UNEXPECTED, name, saved=f"float32[{shape}]") for name, shape in saved.items()),
+        *(ReportEntry(Outcome.UNEXPECTED, name, saved=f"float32[{shape}]") for name, shape in saved.items()),
         *(
-            Entry(Outcome.MISSING, f"{name}/.ATTRIBUTES/VARIABLE_VALUE", live=f"float32[{shape}]")
+            ReportEntry(Outcome.MISSING, f"{name}/.ATTRIBUTES/VARIABLE_VALUE", live=f"float32[{shape}]")
             for name, shape in live.items()
         ),
     ]
@@ -78,7 +78,7 @@ def test_nothing_is_offered_where_shapes_differ():
 
 
 def test_nothing_is_offered_where_nothing_is_unmatched():
-    assert offered([Entry(Outcome.MATCHED, "w", "float32[2]", "float32[2]")]) == ""
+    assert offered([ReportEntry(Outcome.MATCHED, "w", "float32[2]", "float32[2]")]) == ""
     assert offered(entries(DOTTED, {})) == ""
     assert offered(entries({}, LIVE)) == ""
 
@@ -90,7 +90,7 @@ def test_nothing_is_offered_where_most_values_have_other_ends():
 
 def test_what_matches_already_stays_where_it_is():
     left = entries({"a": "3", "b": "4", "c": "5", "d": "6"}, {"m/a": "3", "m/b": "4", "m/c": "5", "m/d": "6"})
-    matched = Entry(Outcome.MATCHED, "step/.ATTRIBUTES/VARIABLE_VALUE", saved="int32[]", live="int32[]")
+    matched = ReportEntry(Outcome.MATCHED, "step/.ATTRIBUTES/VARIABLE_VALUE", saved="int32[]", live="int32[]")
     assert offered([*left, matched]) == "rename={'': 'm', 'step': 'step'}"
 
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.distributed.shares import Held, shares
+from milepost.distributed.shares import HeldShare, shares
 
 PROCESSES = 4
 MEGABYTE = 1 << 20
@@ -24,7 +24,7 @@ def holdings(draw):
         itemsize = draw(st.sampled_from([0, 1, 4, 8]))
         nbytes = math.prod(shape) * max(itemsize, 1)
         box = tuple((first, first + length) for first, length in zip(start, shape, strict=True))
-        boxes.append(Held(number, box, itemsize, nbytes, holders))
+        boxes.append(HeldShare(number, box, itemsize, nbytes, holders))
     return boxes
 
 
@@ -75,22 +75,22 @@ def test_only_who_holds_a_box_writes_it(boxes):
 def test_large_boxes_of_all_are_divided_evenly():
     everyone = tuple(range(PROCESSES))
     rows = 100_000
-    boxes = [Held(number, ((0, rows), (0, 100)), 4, 400 * rows, everyone) for number in range(3)]
+    boxes = [HeldShare(number, ((0, rows), (0, 100)), 4, 400 * rows, everyone) for number in range(3)]
     totals = [sum(size(share, boxes) for share in own) for own in written(boxes)]
     assert max(totals) < sum(totals) / PROCESSES * 1.1
 
 
 def test_replicas_share_their_boxes_with_each_other():
-    boxes = [Held(number, ((0, 1000),), 4, 4000, (0, 2)) for number in range(10)]
+    boxes = [HeldShare(number, ((0, 1000),), 4, 4000, (0, 2)) for number in range(10)]
     assert [len(own) for own in written(boxes)] == [5, 0, 5, 0]
 
 
 def test_small_boxes_are_not_cut():
     everyone = tuple(range(PROCESSES))
-    boxes = [Held(0, ((0, MEGABYTE),), 4, 4 * MEGABYTE, everyone)]
+    boxes = [HeldShare(0, ((0, MEGABYTE),), 4, 4 * MEGABYTE, everyone)]
     assert sum(map(len, written(boxes))) == 1
 
 
 def test_strings_are_not_cut():
-    boxes = [Held(0, ((0, 100 * MEGABYTE),), 0, 100 * MEGABYTE, (0, 1))]
+    boxes = [HeldShare(0, ((0, 100 * MEGABYTE),), 0, 100 * MEGABYTE, (0, 1))]
     assert sum(map(len, written(boxes))) == 1

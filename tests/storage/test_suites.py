@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from milepost.storage import LocalStorage, MemoryStorage
-from milepost.storage.memory import _Content
+from milepost.storage.memory import _MemoryFile
 from milepost.testing import FaultyStorage, WindowsStorage
 from milepost.testing.storage_suite import Bench, StorageSuite
 from milepost.testing.windows_storage import _new
@@ -44,7 +44,7 @@ class TestMemoryStorage(StorageSuite):
         storage.make_directory("root/directory")
 
         def put(path, data):
-            content = storage._files[path] = _Content()
+            content = storage._files[path] = _MemoryFile()
             content.data += data
 
         return Bench(storage, "root/directory", lambda path: bytes(storage._files[path].data), put)

@@ -11,7 +11,7 @@ from milepost.tools.values.blocks import Block
 from milepost.tools.values.comparison import Comparison
 from milepost.tools.values.differences import Differences
 from milepost.tools.values.small_tensors import SmallTensors, compare_small, differences_of
-from milepost.tools.values.statistics import Difference
+from milepost.tools.values.statistics import TensorDifference
 from milepost.tools.values.tensors import Tensors
 
 INF, NAN = np.inf, np.nan
@@ -28,7 +28,7 @@ PAIRS = [
 
 
 def one_by_one(old, new):
-    found = Difference()
+    found = TensorDifference()
     found.add(Block(np.asarray(old)), Block(np.asarray(new)))
     return found
 
@@ -70,11 +70,11 @@ def test_squares_that_are_too_large_or_too_small_for_a_number():
 
 def test_relative_differences_are_those_of_one_by_one():
     found = [
-        Difference(1, 0, 0.0, 0.0, 0.0),
-        Difference(1, 1, 2.0, 2.0, 0.0),
-        Difference(1, 1, 2.0, 2.0, 4.0),
-        Difference(1, 1, INF, INF, 4.0),
-        Difference(1, 0, 0.0, 0.0, 4.0),
+        TensorDifference(1, 0, 0.0, 0.0, 0.0),
+        TensorDifference(1, 1, 2.0, 2.0, 0.0),
+        TensorDifference(1, 1, 2.0, 2.0, 4.0),
+        TensorDifference(1, 1, INF, INF, 4.0),
+        TensorDifference(1, 0, 0.0, 0.0, 4.0),
     ]
     assert Differences.of(found).relative.tolist() == [each.relative for each in found]
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from milepost.tensor import DType
-from milepost.tools.values.blocks import Block, Room, blocks_of, norm_of
+from milepost.tools.values.blocks import Block, BlockMemory, blocks_of, norm_of
 from milepost.tools.values.small_statistics import statistics_of_parts
 from milepost.tools.values.small_tensors import differences_of
-from milepost.tools.values.statistics import Difference, histogram_of, is_numeric, statistics_of
+from milepost.tools.values.statistics import TensorDifference, histogram_of, is_numeric, statistics_of
 
 NUMERIC = [dtype for dtype in DType.all() if is_numeric(dtype)]
 REAL = [dtype for dtype in NUMERIC if dtype.numpy.kind != "c"]
@@ -112,7 +112,7 @@ def test_the_mean_of_numbers_whose_sum_is_too_large(value):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16], ids=str)
 def test_blocks_are_computed_in_the_same_memory(dtype):
-    blocks = blocks_of(np.ones(300_000, dtype), Room())
+    blocks = blocks_of(np.ones(300_000, dtype), BlockMemory())
     values = [block.values for block in blocks]
     assert len(values) == 3
     assert all(np.shares_memory(values[0], each) for each in values)
@@ -125,7 +125,7 @@ def test_a_histogram_counts_every_finite_element():
 
 
 def difference(first, second, width=7):
-    found = Difference()
+    found = TensorDifference()
     for a, b in zip(pieces(first, width), pieces(second, width), strict=True):
         found.add(Block(a), Block(b))
     return found

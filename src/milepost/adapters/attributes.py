@@ -19,10 +19,10 @@ from milepost.graph.adapter import adapter_of_type
 
 _METHOD: Final = "__setattr__"
 _FRAMEWORKS: Final = frozenset({"keras", "tf_keras", "tensorflow"})
-_watches: Final[Fact[_Watch]] = Fact()
+_watches: Final[Fact[_ClassWatch]] = Fact()
 
 
-class _Watch:
+class _ClassWatch:
     """Wraps the ``__setattr__`` of a class.
 
     Args:
@@ -94,7 +94,7 @@ def watch_attributes(obj: Any, unseen: Collection[str] = ()) -> None:
     watch = _watches.get(kind)
     if watch is None:
         try:
-            watch = _watches[kind] = _Watch(kind, unseen)
+            watch = _watches[kind] = _ClassWatch(kind, unseen)
         except TypeError:
             return  # A class of an extension module cannot be changed. A save looks for the children.
     if all(reference() is not obj for reference in watch.holders):

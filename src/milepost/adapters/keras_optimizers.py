@@ -69,10 +69,10 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "RMSprop": ("rho", "momentum"),
     "SGD": ("momentum",),
 }
-_made: Final[Fact[dict[str, Hyperparameter]]] = Fact()
+_made: Final[Fact[dict[str, KerasHyperparameter]]] = Fact()
 
 
-class Hyperparameter:
+class KerasHyperparameter:
     """A number that an optimizer holds in an attribute. ``decay``, which optimizers since Keras 2.11 lack, is always 0."""
 
     def __init__(self, optimizer: Any, name: str) -> None:
@@ -96,23 +96,23 @@ class Hyperparameter:
             setattr(self._optimizer(), self.name, float(value))
 
 
-class HyperparameterAdapter(Adapter):
-    """`Hyperparameter`."""
+class KerasHyperparameterAdapter(Adapter):
+    """`KerasHyperparameter`."""
 
     leaf = True
 
     def handles(self, kind: type) -> bool:
-        return issubclass(kind, Hyperparameter)
+        return issubclass(kind, KerasHyperparameter)
 
-    def values(self, obj: Hyperparameter) -> Sequence[Value]:
+    def values(self, obj: KerasHyperparameter) -> Sequence[Value]:
         return (Value(VARIABLE_VALUE, _FLOAT32, (), obj.get),)
 
-    def assign(self, obj: Hyperparameter, arrays: Mapping[str, Array]) -> Hyperparameter:
+    def assign(self, obj: KerasHyperparameter, arrays: Mapping[str, Array]) -> KerasHyperparameter:
         obj.set(arrays[VARIABLE_VALUE])
         return obj
 
 
-def hyperparameters(optimizer: Any) -> dict[str, Hyperparameter]:
+def hyperparameters(optimizer: Any) -> dict[str, KerasHyperparameter]:
     """The hyperparameters that the optimizer of this class before Keras 2.11 keeps in variables, by name."""
     names = of_class(_NAMES, optimizer) or ()
     made = _made.get(optimizer)
@@ -120,7 +120,7 @@ def hyperparameters(optimizer: Any) -> dict[str, Hyperparameter]:
         made = _made[optimizer] = {}
     for name in ("decay", *names):
         if name not in made:
-            made[name] = Hyperparameter(optimizer, name)
+            made[name] = KerasHyperparameter(optimizer, name)
     return made
 
 
@@ -194,4 +194,4 @@ def of_class(table: Mapping[str, Any], optimizer: Any) -> Any:
     return None
 
 
-register(HyperparameterAdapter())
+register(KerasHyperparameterAdapter())

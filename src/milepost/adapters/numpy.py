@@ -39,7 +39,7 @@ _DECODED: Final = "UT"
 """Those of text."""
 
 
-class ArrayAdapter(Adapter):
+class NumpyArrayAdapter(Adapter):
     """`numpy.ndarray`: one value."""
 
     leaf = True
@@ -117,7 +117,7 @@ def as_hinted(array: Array, hints: Mapping[str, Array], padding: Padding) -> Arr
 
     Args:
         array: The saved elements.
-        hints: Its hints, as `ArrayAdapter.hints_to_save` gave them.
+        hints: Its hints, as `NumpyArrayAdapter.hints_to_save` gave them.
         padding: That of the arrays before it in the same file.
 
     Raises:
@@ -187,5 +187,5 @@ class ScalarAdapter(Adapter):
         return type(obj)(element.decode() if isinstance(obj, np.str_) else element)
 
 
-register(ArrayAdapter())
+register(NumpyArrayAdapter())
 register(ScalarAdapter())

@@ -202,14 +202,14 @@ def _generators(torch: Any, device: str) -> list[Any]:
         return [_MPS(module)] if available else []
     if not module.is_available():
         return []
-    return [_Device(module, number) for number in range(module.device_count())]
+    return [_DeviceGenerator(module, number) for number in range(module.device_count())]
 
 
 def _is_in_use(torch: Any, device: str) -> bool:
     return device == "mps" or bool(getattr(torch, device).is_initialized())
 
 
-class _Device:
+class _DeviceGenerator:
     """The default generator of a device, by functions that PyTorch has for devices of every kind."""
 
     def __init__(self, module: Any, number: int) -> None:

@@ -45,7 +45,7 @@ _PYTHON_BOUND: Final = 8 << 10
 
 
 @dataclass(slots=True)
-class _Group:
+class _Batch:
     """Small tensors that are read together.
 
     Attributes:
@@ -99,7 +99,7 @@ class Fetch:
         self._boxes: dict[int, TensorSlice] = {}
         # The arrays to deliver from memory, the small tensors to deliver from memory or read again, and the large ones to read again.
         self._kept: dict[int, Array] = {}
-        self._groups: list[_Group] = []
+        self._groups: list[_Batch] = []
         self._spans: list[tuple[Span, Entry]] = []
         self._others: list[int] = []
         self._verified = False
@@ -163,7 +163,7 @@ class Fetch:
             else:
                 spans.append((Span(key, file, entry.offset, entry.size), entry))
                 self._spans.append((Span(key, file, entry.offset, entry.size, bytes_of(destination)), entry))
-        groups: list[_Group] = []
+        groups: list[_Batch] = []
         for file in list(near):
             groups += self._grouped(file, near.pop(file))
         if len(groups) == 1:
@@ -210,22 +210,22 @@ class Fetch:
             self._reader.read_into(self._keys[ticket], delivered[ticket], self._boxes.get(ticket))
         return delivered
 
-    def _grouped(self, file: ReadableFile, tickets: list[int]) -> list[_Group]:
+    def _grouped(self, file: ReadableFile, tickets: list[int]) -> list[_Batch]:
         """Groups small neighbouring tensors of a file, and reserves memory for groups that are kept.
 
         Args:
             file: The file.
             tickets: The tensors.
         """
-        groups: list[_Group] = []
+        groups: list[_Batch] = []
         entries = self._entries
-        last: _Group | None = None
+        last: _Batch | None = None
         tickets.sort(key=lambda ticket: entries[ticket].offset)
         for ticket in tickets:
             _, _, _, start, size, _, _ = entries[ticket]
             stop = start + size
             if last is None or start > last.stop + _GAP or start - last.start >= _JOINED:
-                last = _Group(file, start, stop, [ticket])
+                last = _Batch(file, start, stop, [ticket])
                 groups.append(last)
             else:
                 last.stop = max(last.stop, stop)
@@ -241,7 +241,7 @@ class Fetch:
                 self._staging -= size if group.staged else 0
         return groups
 
-    def _verify_group(self, group: _Group) -> None:
+    def _verify_group(self, group: _Batch) -> None:
         data = self._read_group(group)
         if group.has_new or self._once:
             for ticket, array in self._arrays(group, data):
@@ -254,13 +254,13 @@ class Fetch:
         if group.staged and not self._once:
             group.data = data
 
-    def _arrays(self, group: _Group, data: bytes) -> Iterator[tuple[int, Array]]:
+    def _arrays(self, group: _Batch, data: bytes) -> Iterator[tuple[int, Array]]:
         """The tensors of a group as views of its bytes."""
         for ticket in group.tickets:
             dtype, shape, _, offset, _, _, _ = self._entries[ticket]
             yield ticket, np.ndarray(shape, dtype.numpy, data, offset - group.start)
 
-    def _read_group(self, group: _Group) -> bytes:
+    def _read_group(self, group: _Batch) -> bytes:
         """The verified bytes of a group."""
         file = group.file
         try:
@@ -311,7 +311,7 @@ class Fetch:
             self._others.append(ticket)
 
 
-def _is_worth_threads(groups: Sequence[_Group]) -> bool:
+def _is_worth_threads(groups: Sequence[_Batch]) -> bool:
     if len(groups) < 2:
         return False
     size = sum(group.stop - group.start for group in groups)

@@ -83,7 +83,7 @@ def write_tensors(
     Returns:
         The entry of each tensor, by its key in the index.
     """
-    layout = _Layout(shard, file, alignment, written)
+    layout = _ShardLayout(shard, file, alignment, written)
     large = sum(size for _, array, _ in tensors if (size := array.nbytes) > _SMALL)
     for_each(call, layout.work(tensors), threads=THREADS if large >= WORTH_THREADS else 1)
     return layout.entries()
@@ -100,7 +100,7 @@ class _Large:
         self.blocks: list[tuple[int, int]] = []
 
 
-class _Layout:
+class _ShardLayout:
     def __init__(self, shard: int, file: WritableFile, alignment: int, written: Callable[[int], None]) -> None:
         self._shard = shard
         self._file = file

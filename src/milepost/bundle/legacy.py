@@ -69,7 +69,7 @@ class _Meta(NamedTuple):
     tables: list[TableReader]
 
 
-class _Tensor(NamedTuple):
+class _LegacyTensor(NamedTuple):
     dtype: DType
     shape: tuple[int, ...]
     pieces: dict[TensorSlice, TableReader]
@@ -85,7 +85,7 @@ class LegacyReader:
         self.shard_paths = list(paths)
         self._files: list[ReadableFile] = []
         self._metas: dict[str, _Meta] = {}
-        self._tensors: dict[str, _Tensor] = {}
+        self._tensors: dict[str, _LegacyTensor] = {}
         try:
             for path in paths:
                 self._files.append(storage.open(path))
@@ -212,7 +212,7 @@ class LegacyReader:
             found.messages.append(message)
             found.tables.append(table)
 
-    def _tensor(self, key: str) -> _Tensor:
+    def _tensor(self, key: str) -> _LegacyTensor:
         tensor = self._tensors.get(key)
         if tensor is None:
             meta = self._metas.get(key)
@@ -224,7 +224,7 @@ class LegacyReader:
                 raise error.with_context(key=key, file=self.prefix) from None
         return tensor
 
-    def _overlaps(self, key: str, tensor: _Tensor, box: TensorSlice) -> list[Overlap]:
+    def _overlaps(self, key: str, tensor: _LegacyTensor, box: TensorSlice) -> list[Overlap]:
         try:
             return overlaps(list(tensor.pieces), box, tensor.shape)
         except CorruptCheckpointError as error:
@@ -243,7 +243,7 @@ class LegacyReader:
                 found=f"at least {least} bytes for {spec}",
             )
 
-    def _values(self, key: str, tensor: _Tensor, box: TensorSlice) -> Array:
+    def _values(self, key: str, tensor: _LegacyTensor, box: TensorSlice) -> Array:
         try:
             row = tensor.pieces[box].get(slice_key(key.encode(), box))
             if row is None:
@@ -277,7 +277,7 @@ def _table(file: ReadableFile) -> TableReader:
     return TableReader(file, block_limit=max(BLOCK_LIMIT, file.size))
 
 
-def _decode_meta(meta: _Meta) -> _Tensor:
+def _decode_meta(meta: _Meta) -> _LegacyTensor:
     first = meta.messages[0]
     shape = shape_of(first.shape)
     pieces = {}
@@ -286,7 +286,7 @@ def _decode_meta(meta: _Meta) -> _Tensor:
             raise CorruptCheckpointError("the files disagree on the type and shape of a tensor")
         for box in message.slice:
             pieces[parse_box(box, shape)] = table
-    return _Tensor(dtype_of(first.type), shape, pieces)
+    return _LegacyTensor(dtype_of(first.type), shape, pieces)
 
 
 def _decode_values(dtype: DType, shape: tuple[int, ...], message: Any) -> Array:

@@ -102,7 +102,7 @@ def merged_index(contributions: Sequence[bytes], sharded: Collection[bytes], sha
     return index.finish()
 
 
-class _Tensor(NamedTuple):
+class _MergedTensor(NamedTuple):
     """A tensor in pieces: its entry, and those of its pieces by the ends of their slice keys."""
 
     entry: bytes
@@ -124,7 +124,7 @@ def _part(
     return _COUNT.pack(spec.size) + encode(spec.dtype, spec.shape), sizes.tobytes(), b"".join(pieces)
 
 
-def _joined(key: bytes, parts: Sequence[bytes]) -> _Tensor:
+def _joined(key: bytes, parts: Sequence[bytes]) -> _MergedTensor:
     """A tensor, from the head, sizes and pieces of each process that has written some.
 
     Raises:
@@ -139,7 +139,7 @@ def _joined(key: bytes, parts: Sequence[bytes]) -> _Tensor:
     (expected,), count = _COUNT.unpack_from(head), int(sizes["elements"].sum())
     if count != expected:
         raise _incomplete(key, f"{expected} elements", f"{count} elements")
-    return _Tensor(b"".join((head[_COUNT.size :], *found[2::_FIELDS])), pieces)
+    return _MergedTensor(b"".join((head[_COUNT.size :], *found[2::_FIELDS])), pieces)
 
 
 def _column(values: Sequence[bytes]) -> bytes:

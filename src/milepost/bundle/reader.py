@@ -39,7 +39,7 @@ _UNCHECKED: Final = 64 << 20
 """The bytes that are read before it is asked whether entries claim the same ones."""
 
 
-class _Piece(NamedTuple):
+class _StoredRun(NamedTuple):
     """A stored run of bytes that holds a part of a requested box.
 
     Attributes:
@@ -117,7 +117,7 @@ class IndexedReader:
         entry = self._index.entry(key)
         if entry.dtype.is_bytes and entry.shape == () and not entry.slices and box is None:
             # one string, such as the object graph
-            return self._read_objects(key, _Piece(entry, self._files.file_of(key, entry)))
+            return self._read_objects(key, _StoredRun(entry, self._files.file_of(key, entry)))
         shape, pieces = self._pieces(key, entry, box)
         for piece in pieces:
             self._wanted += piece.entry.size
@@ -170,7 +170,7 @@ class IndexedReader:
                 # the pieces have their own keys, and are read by themselves
                 self._pieces(key, entry, None)
             elif entry.dtype.is_bytes:
-                self._check(key, [_Piece(entry, self._files.file_of(key, entry))])
+                self._check(key, [_StoredRun(entry, self._files.file_of(key, entry))])
             else:
                 spans.append(Span(key, self._files.file_of(key, entry), entry.offset, entry.size))
                 entries.append(entry)
@@ -223,14 +223,14 @@ class IndexedReader:
             check_apart(self._index, self._index.with_pieces(), self._files.paths)
             self._unchecked = math.inf
 
-    def _pieces(self, key: str, entry: Entry, box: TensorSlice | None) -> tuple[tuple[int, ...], list[_Piece]]:
+    def _pieces(self, key: str, entry: Entry, box: TensorSlice | None) -> tuple[tuple[int, ...], list[_StoredRun]]:
         """The shape of a box, and its pieces. A damaged file cannot make the result larger than the files."""
         if not entry.slices:
             file = self._files.file_of(key, entry)
             if box is None:
-                return entry.shape, [_Piece(entry, file)]
+                return entry.shape, [_StoredRun(entry, file)]
             wanted = ranges(box, entry.shape)
-            return _lengths(wanted), [_Piece(entry, file, wanted)]
+            return _lengths(wanted), [_StoredRun(entry, file, wanted)]
         box = box or TensorSlice.whole(len(entry.shape))
         try:
             found = overlaps(entry.slices, box, entry.shape)
@@ -239,10 +239,10 @@ class IndexedReader:
         pieces = []
         for overlap in found:
             stored = self._index.piece(key, entry, overlap.piece)
-            pieces.append(_Piece(stored, self._files.file_of(key, stored), overlap.source, overlap.target))
+            pieces.append(_StoredRun(stored, self._files.file_of(key, stored), overlap.source, overlap.target))
         return _lengths(ranges(box, entry.shape)), pieces
 
-    def _fill(self, key: str, pieces: list[_Piece], array: Array) -> None:
+    def _fill(self, key: str, pieces: list[_StoredRun], array: Array) -> None:
         whole = []
         for piece in pieces:
             target = array if piece.target is None else array[index_of(piece.target)]
@@ -260,7 +260,7 @@ class IndexedReader:
             if self._swapped and span.target is not None:
                 swap_bytes(span.target, piece.entry.dtype)
 
-    def _check(self, key: str, pieces: list[_Piece]) -> None:
+    def _check(self, key: str, pieces: list[_StoredRun]) -> None:
         spans = []
         for piece in pieces:
             if piece.entry.dtype.is_bytes:
@@ -271,7 +271,7 @@ class IndexedReader:
         for span, piece in zip(spans, [piece for piece in pieces if not piece.entry.dtype.is_bytes], strict=True):
             _compare(key, piece.file, piece.entry, span.crc)
 
-    def _stream(self, key: str, piece: _Piece, target: Array) -> None:
+    def _stream(self, key: str, piece: _StoredRun, target: Array) -> None:
         """Reads a run of bytes whose elements go to separate positions of the target."""
         entry = piece.entry
         origin = [start for start, _ in piece.source] if piece.source else [0] * len(entry.shape)
@@ -288,7 +288,7 @@ class IndexedReader:
             raise error.with_context(key=key) from None
         _compare(key, piece.file, entry, crc)
 
-    def _read_objects(self, key: str, piece: _Piece) -> Array:
+    def _read_objects(self, key: str, piece: _StoredRun) -> Array:
         entry, file = piece.entry, piece.file
         try:
             data = file.read(entry.offset, entry.size)

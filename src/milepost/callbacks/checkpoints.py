@@ -27,7 +27,7 @@ from milepost.callbacks.data.indexed import IndexedSource
 from milepost.callbacks.data.resumable import make_feed
 from milepost.callbacks.fit import FitCall
 from milepost.callbacks.generations import Generation
-from milepost.callbacks.monitored import Best, Monitor
+from milepost.callbacks.monitored import BestValue, Monitor
 from milepost.callbacks.runs import Finished, RunSettings, SavedRun, without_data
 from milepost.callbacks.triggers import EpochTriggers
 from milepost.distributed.find import first_decides
@@ -77,13 +77,13 @@ class FitCheckpoints:
         if learning_rate not in CHOICES:
             raise ValueError(f"learning_rate must be 'program', 'saved' or None, not {learning_rate!r}")
         check_times(keep, None, None)
-        self._directory = plain_path(directory)
+        self.directory = plain_path(directory)
         self._triggers = EpochTriggers(every_epochs, every_steps, every_seconds)
         self._signal = TerminationSignal() if on_sigterm else None
-        self._best = None if monitor is None else Best(monitor, mode)
+        self._best = None if monitor is None else BestValue(monitor, mode)
         self._options = resolved(options)
         self._settings = RunSettings(
-            self._directory,
+            self.directory,
             keep_best,
             max_to_keep,
             keep_checkpoint_every_n_hours,

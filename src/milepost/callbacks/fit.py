@@ -88,7 +88,7 @@ def _refuse_several(callbacks: list[Any]) -> None:
     raise UnsupportedError(
         "fit() can be resumed by one CheckpointCallback only; nothing was trained",
         expected="one CheckpointCallback in callbacks=",
-        found=f"{len(callbacks)}, for {', '.join(each._directory for each in callbacks)}",
+        found=f"{len(callbacks)}, for {', '.join(each.directory for each in callbacks)}",
         remedy="pass one of them: with monitor= it also keeps the best epochs, and with "
         "keep_checkpoint_every_n_hours= older checkpoints",
     )

@@ -13,7 +13,7 @@ _UP: Final = ("acc", "auc", "precision", "recall", "f1", "fbeta", "fmeasure", "i
 _DOWN: Final = ("loss", "error", "mse", "mae", "mape", "msle", "crossentropy", "divergence", "perplexity")
 
 
-class Best:
+class BestValue:
     """Remembers the best value of a metric.
 
     Args:
@@ -24,7 +24,7 @@ class Best:
         ValueError: The mode is unknown.
 
     Example:
-        >>> best = Best("val_accuracy", "auto")
+        >>> best = BestValue("val_accuracy", "auto")
         >>> [best.is_improved_by({"val_accuracy": value}) for value in (0.5, 0.7, 0.6)]
         [True, True, False]
     """
@@ -101,7 +101,7 @@ class Monitor:
         others: The other callbacks, which may add values to the logs of an epoch.
     """
 
-    def __init__(self, best: Best, model: Any, given: Mapping[str, Any], others: Iterable[Any]) -> None:
+    def __init__(self, best: BestValue, model: Any, given: Mapping[str, Any], others: Iterable[Any]) -> None:
         self._best = best
         self._model = model
         self._has_validation = (

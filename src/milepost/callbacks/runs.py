@@ -18,7 +18,7 @@ from milepost.callbacks.data.sources import Attach
 from milepost.callbacks.facts import Facts, facts_in, give_back_history, history_of, number
 from milepost.callbacks.fit import FitCall
 from milepost.callbacks.generations import Generation
-from milepost.callbacks.monitored import Best
+from milepost.callbacks.monitored import BestValue
 from milepost.callbacks.others import CallbackStates, OtherCallbacks
 from milepost.callbacks.plain_data import random_state, set_random_state
 from milepost.checkpoint.checkpoint import Checkpoint
@@ -71,7 +71,7 @@ class SavedRun:
     """
 
     def __init__(
-        self, settings: RunSettings, call: FitCall, generation: Generation, data: Data | None, best: Best | None
+        self, settings: RunSettings, call: FitCall, generation: Generation, data: Data | None, best: BestValue | None
     ) -> None:
         self._settings, self._generation, self._data, self._best = settings, generation, data, best
         self.call, self.net = call, call.model

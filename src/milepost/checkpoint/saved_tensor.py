@@ -99,7 +99,7 @@ class SavedTensor:
         return Boxes(self._reader, self.name).read(box)
 
 
-class _Part(NamedTuple):
+class _IndexRange(NamedTuple):
     """What an index selects.
 
     Attributes:
@@ -111,7 +111,7 @@ class _Part(NamedTuple):
     inside: tuple[int | slice, ...]
 
 
-def _part(index: Any, shape: tuple[int, ...], name: str) -> _Part:
+def _part(index: Any, shape: tuple[int, ...], name: str) -> _IndexRange:
     """What an index selects of a tensor of a shape."""
     given = index if isinstance(index, tuple) else (index,)
     count = sum(each is not Ellipsis for each in given)
@@ -154,7 +154,7 @@ def _part(index: Any, shape: tuple[int, ...], name: str) -> _Part:
         start = int(part) % length
         box.append((start, start + 1))
         inside.append(0)
-    return _Part(tuple(box), tuple(inside))
+    return _IndexRange(tuple(box), tuple(inside))
 
 
 def _is_integer(value: Any) -> bool:

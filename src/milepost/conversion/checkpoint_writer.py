@@ -16,7 +16,7 @@ from milepost.checkpoint.save_tree import is_one_part, save
 from milepost.conversion import tensorflow_writer
 from milepost.conversion.names import Naming, renamed_graph
 from milepost.conversion.plan import Exported
-from milepost.conversion.streamed import Source, StreamedArray
+from milepost.conversion.streamed import StreamedArray, TensorSource
 from milepost.conversion.tensorflow_writer import checkpoint_files
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.sharding import MaxShardSizePolicy
@@ -66,7 +66,7 @@ def _write_graph(target: str, reader: BundleReader, graph: ObjectGraph, names: N
 
 def _write_tree(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:
     """Writes values by names."""
-    source = Source(reader)
+    source = TensorSource(reader)
     unread = reader.catalogue().unread
 
     def make(key: str, name: str, hints: Mapping[str, Array], read: Callable[[], Any]) -> Any:

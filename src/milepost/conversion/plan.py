@@ -16,7 +16,7 @@ from milepost.bundle.memory import Array
 from milepost.checkpoint.short_names import name_of
 from milepost.conversion.chunks import chunks_of
 from milepost.conversion.names import Naming, NewNames, renamed_graph
-from milepost.conversion.states import State, states_in_file, states_of, tensor_of
+from milepost.conversion.states import PlainState, states_in_file, states_of, tensor_of
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item, walked
 from milepost.foreign.pytorch.rebuilt import METADATA as METADATA_OF_MODULES
@@ -220,7 +220,7 @@ class _Planning:
                 self.export.unwanted.append(key)
             else:
                 self.export.left_out[key] = f"an object of {kind}, which milepost does not read"
-        states: dict[str, State] = {}
+        states: dict[str, PlainState] = {}
         if self._reader.origin.dotted:
             reader = cast("ForeignReader", self._reader)
             for item in walked(reader.root):
@@ -301,7 +301,7 @@ class _Planning:
                 if type(version) is int and called is not None:
                     self.export.versions[called] = version
 
-    def _plan_state(self, state: State, paths: Sequence[str]) -> None:
+    def _plan_state(self, state: PlainState, paths: Sequence[str]) -> None:
         is_wanted = False
         for path in paths:
             for part, value in () if self._names.ignores(path) else state.parts(path):
@@ -312,7 +312,7 @@ class _Planning:
         if not is_wanted:
             self.export.unwanted += state.keys
 
-    def _add_part(self, name: str, key: str, value: Any, state: State) -> None:
+    def _add_part(self, name: str, key: str, value: Any, state: PlainState) -> None:
         """Adds a tensor in plain state, or plain state."""
         array = tensor_of(value)
         if array is not None:

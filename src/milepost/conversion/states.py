@@ -33,7 +33,7 @@ _GRADIENT: Final = "torch.gradient"
 _VIEW: Final = "torch.view"
 
 
-class State(NamedTuple):
+class PlainState(NamedTuple):
     """The plain state of an object.
 
     Attributes:
@@ -64,7 +64,7 @@ class State(NamedTuple):
             yield "/".join([*filter(None, [module]), *map(escape, name.split("."))]), value
 
 
-def states_of(reader: BundleReader, graph: ObjectGraph) -> dict[int, State]:
+def states_of(reader: BundleReader, graph: ObjectGraph) -> dict[int, PlainState]:
     """The plain states of a checkpoint, by the numbers of their objects.
 
     Raises:
@@ -82,11 +82,11 @@ def states_of(reader: BundleReader, graph: ObjectGraph) -> dict[int, State]:
             if number in attributes and isinstance(value, dict):
                 known = value.get(METADATA)
                 versions = known if isinstance(known, dict) else {}
-            states[number] = State([each.key for each in node.values], value, is_account, versions)
+            states[number] = PlainState([each.key for each in node.values], value, is_account, versions)
     return states
 
 
-def states_in_file(reader: ForeignReader) -> Iterator[tuple[str, State]]:
+def states_in_file(reader: ForeignReader) -> Iterator[tuple[str, PlainState]]:
     """The extra states of modules in a file of another library, each with its name."""
     if not any(EXTRA_STATE in key for key in (*reader.keys(), *reader.catalogue().not_arrays)):
         return
@@ -102,7 +102,7 @@ def states_in_file(reader: ForeignReader) -> Iterator[tuple[str, State]]:
                     for local, each in found.items()
                 }
                 below = [each.key for each in walked(item) if each.key in reader]
-                yield item.key, State(below or [item.key], unpack(arrays, padding, made=False), is_account=False)
+                yield item.key, PlainState(below or [item.key], unpack(arrays, padding, made=False), is_account=False)
 
 
 def _state(reader: BundleReader, node: Node, padding: Padding) -> Any:

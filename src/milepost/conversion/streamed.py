@@ -18,7 +18,7 @@ from milepost.tensor.pieces import Piece, Slices
 _ARRAY: Final = "numpy.ndarray"
 
 
-class Source:
+class TensorSource:
     """The tensors of an open checkpoint.
 
     A tensor that cannot be read in parts, such as one of Orbax, is read as a whole. It is kept until the next such tensor is read.
@@ -42,7 +42,7 @@ class Source:
         if tensor.spec.dtype.is_bytes or not tensor.spec.nbytes or not shape:
             return tensor.converted(self.reader.read(tensor.key), self.reader.prefix)
         self.reader.check(tensor.key)
-        piece = Piece((0,) * len(shape), shape, _Elements(self, tensor))
+        piece = Piece((0,) * len(shape), shape, _StreamedElements(self, tensor))
         return PiecewiseArray(tensor.spec.dtype.numpy, shape, [piece], constant=True)
 
     def part(self, tensor: Exported, box: Slices) -> Array:
@@ -59,10 +59,10 @@ class Source:
             return tensor.converted(self._kept[1][box], self.reader.prefix)
 
 
-class _Elements:
+class _StreamedElements:
     """The elements of a tensor, box by box; see `milepost.tensor.pieces.PieceSource`."""
 
-    def __init__(self, source: Source, tensor: Exported) -> None:
+    def __init__(self, source: TensorSource, tensor: Exported) -> None:
         self._source = source
         self._tensor = tensor
 
@@ -79,7 +79,7 @@ class StreamedArray:
         hints: Its hints, as `milepost.graph.hints` has them.
     """
 
-    def __init__(self, source: Source, key: str, hints: Mapping[str, Array]) -> None:
+    def __init__(self, source: TensorSource, key: str, hints: Mapping[str, Array]) -> None:
         spec = source.reader.spec(key)
         self.source = source
         self.hints = hints

@@ -9,7 +9,7 @@ from milepost.bundle import BundleReader, BundleWriter, index_path, open_bundle
 from milepost.coding.utf8 import utf8
 from milepost.conversion.divided import parts_of
 from milepost.conversion.plan import Exported
-from milepost.conversion.streamed import Source
+from milepost.conversion.streamed import TensorSource
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.series.commit import BundleCommit
@@ -61,7 +61,7 @@ def write(
         StorageError: The files cannot be written.
     """
     parts = parts_of(tensors, most)
-    source = Source(reader)
+    source = TensorSource(reader)
     with BundleCommit(LOCAL_STORAGE, target, len(parts)) as commit:
         writer = BundleWriter(shards=len(commit.data), alignment=alignment)
         for shard, part in enumerate(parts):

@@ -391,7 +391,7 @@ def forget_settled(holder: Any) -> None:
         _tidy(holder, edges)
 
 
-class _Table(attach.Deferral):
+class _DeferredTable(attach.Deferral):
     """The answers to objects that will get a child, from the table."""
 
     admit = staticmethod(admit)
@@ -410,4 +410,4 @@ class _Table(attach.Deferral):
             warn_of_more(members.__dict__.pop("_taken"))
 
 
-attach.defer_with(_Table())
+attach.defer_with(_DeferredTable())

@@ -22,7 +22,7 @@ _SHOWN: Final = 4
 """How many holders are listed: all of at most so many; the first of more."""
 
 
-class Difference(NamedTuple):
+class ReplicaDifference(NamedTuple):
     """Two processes that hold different elements of the same boxes.
 
     Attributes:
@@ -59,7 +59,7 @@ def digests(replicas: Replicas) -> dict[str, str]:
     }
 
 
-def find_difference(reported: Sequence[Mapping[str, str]]) -> Difference | None:
+def find_difference(reported: Sequence[Mapping[str, str]]) -> ReplicaDifference | None:
     """Two processes whose digests differ; None if there are none.
 
     Args:
@@ -67,19 +67,19 @@ def find_difference(reported: Sequence[Mapping[str, str]]) -> Difference | None:
 
     Example:
         >>> find_difference([{"0, 2": "a"}, {"1, 3": "b"}, {"0, 2": "a"}, {"1, 3": "c"}])
-        Difference(holders='1, 3', first=1, other=3)
+        ReplicaDifference(holders='1, 3', first=1, other=3)
     """
     seen: dict[str, tuple[int, str]] = {}
     for rank, own in enumerate(reported):
         for holders, digest in own.items():
             first, expected = seen.setdefault(holders, (rank, digest))
             if digest != expected:
-                return Difference(holders, first, rank)
+                return ReplicaDifference(holders, first, rank)
     return None
 
 
 def difference_of(
-    found: Difference, first: Mapping[str, int], other: Mapping[str, int], size: int
+    found: ReplicaDifference, first: Mapping[str, int], other: Mapping[str, int], size: int
 ) -> CoordinationError:
     """The error for processes that differ.
 

@@ -20,7 +20,7 @@ _PARTS: Final = 4
 """A box is cut if it is larger than what one process should write, divided by this number. So no process writes much more than another."""
 
 
-class Held(NamedTuple):
+class HeldShare(NamedTuple):
     """A box that this process holds, and may have to write.
 
     Attributes:
@@ -42,7 +42,7 @@ class Share(NamedTuple):
     """A box that this process writes.
 
     Attributes:
-        number: The number of the `Held` box that it is, or is cut from.
+        number: The number of the `HeldShare` box that it is, or is cut from.
         box: Where it is in the same tensor.
     """
 
@@ -50,7 +50,7 @@ class Share(NamedTuple):
     box: Box
 
 
-def shares(held: Iterable[Held], rank: int) -> list[Share]:
+def shares(held: Iterable[HeldShare], rank: int) -> list[Share]:
     """The boxes that one process writes, of those that it holds.
 
     Args:
@@ -61,11 +61,11 @@ def shares(held: Iterable[Held], rank: int) -> list[Share]:
         The boxes to write, in the order of ``held``.
 
     Example:
-        >>> both = [Held(0, ((0, 8),), 1, 8, (0, 1)), Held(1, ((0, 4),), 1, 4, (0, 1)), Held(2, ((0, 4),), 1, 4, (0, 1))]
+        >>> both = [HeldShare(0, ((0, 8),), 1, 8, (0, 1)), HeldShare(1, ((0, 4),), 1, 4, (0, 1)), HeldShare(2, ((0, 4),), 1, 4, (0, 1))]
         >>> [share.number for share in shares(both, 0)], [share.number for share in shares(both, 1)]
         ([0], [1, 2])
     """
-    groups: dict[tuple[int, ...], list[tuple[int, Held]]] = {}
+    groups: dict[tuple[int, ...], list[tuple[int, HeldShare]]] = {}
     for order, each in enumerate(held):
         groups.setdefault(each.holders, []).append((order, each))
     own: list[tuple[int, Share]] = []
@@ -86,7 +86,7 @@ def shares(held: Iterable[Held], rank: int) -> list[Share]:
     return [share for _, share in own]
 
 
-def _cut(held: Held, most: int) -> Sequence[Held]:
+def _cut(held: HeldShare, most: int) -> Sequence[HeldShare]:
     """Cuts a box along its longest dimension into parts of about equal size, none much larger than ``most`` bytes."""
     if held.nbytes <= most + most // 2 or not held.itemsize or not held.box:
         return [held]

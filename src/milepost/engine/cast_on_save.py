@@ -82,11 +82,11 @@ def as_type(
 def _converted(array: Array | PiecewiseArray, saved: DType, dtype: DType, key: str) -> PiecewiseArray:
     shape = array.shape
     is_constant = isinstance(array, PiecewiseArray) and array.constant
-    piece = Piece((0,) * len(shape), shape, _Elements(array, saved, dtype, key))
+    piece = Piece((0,) * len(shape), shape, _CastElements(array, saved, dtype, key))
     return PiecewiseArray(dtype.numpy, shape, [piece], constant=is_constant)
 
 
-class _Elements:
+class _CastElements:
     """The converted elements of an array; see `milepost.tensor.pieces.PieceSource`."""
 
     def __init__(self, array: Array | PiecewiseArray, saved: DType, dtype: DType, key: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.report import Entry, Outcome
+from milepost.engine.report import Outcome, ReportEntry
 from milepost.errors import UntrackableError, UntrackedWarning, import_if_possible, warn
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.omissions import Omitted
@@ -81,7 +81,7 @@ def how_to_leave_out(path: str) -> str:
     return f"to leave it out knowingly, save with CheckpointOptions(allow_unsaved=[{path!r}])"
 
 
-def unsaveable(omissions: Iterable[Omitted], allowed: Sequence[str]) -> list[Entry]:
+def unsaveable(omissions: Iterable[Omitted], allowed: Sequence[str]) -> list[ReportEntry]:
     """Entries of a report for live state that no checkpoint can hold. Doubtful omissions have no entry.
 
     Args:
@@ -89,7 +89,7 @@ def unsaveable(omissions: Iterable[Omitted], allowed: Sequence[str]) -> list[Ent
         allowed: Paths of objects that may be left out, with all objects below them.
     """
     return [
-        Entry(Outcome.MISSING, omitted.path, live=omitted.kind, note=f"cannot be saved: {omitted.reason}")
+        ReportEntry(Outcome.MISSING, omitted.path, live=omitted.kind, note=f"cannot be saved: {omitted.reason}")
         for omitted in omissions
         if not omitted.doubtful and not omitted.is_allowed(allowed)
     ]

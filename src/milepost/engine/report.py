@@ -33,7 +33,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ReportEntry:
     """One line of a `Report`.
 
     Attributes:
@@ -73,16 +73,16 @@ class Report:
         entries: One for each saved value and each live value, sorted by outcome and key.
 
     Example:
-        >>> print(Report("ckpt-1", (Entry(Outcome.MISSING, "net/bias", live="float32[5]"),)))
+        >>> print(Report("ckpt-1", (ReportEntry(Outcome.MISSING, "net/bias", live="float32[5]"),)))
         ckpt-1: 0 matched, 0 deferred, 1 missing, 0 unexpected, 0 wrong shape, 0 wrong dtype
         missing (live values that the checkpoint does not have):
           net/bias float32[5]
     """
 
     prefix: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ReportEntry, ...]
 
-    def of(self, outcome: str) -> list[Entry]:
+    def of(self, outcome: str) -> list[ReportEntry]:
         """The entries with this outcome, sorted by key.
 
         Args:
@@ -91,37 +91,37 @@ class Report:
         return [entry for entry in self.entries if entry.outcome == outcome]
 
     @property
-    def matched(self) -> list[Entry]:
+    def matched(self) -> list[ReportEntry]:
         """Saved values that were assigned to live objects."""
         return self.of(Outcome.MATCHED)
 
     @property
-    def deferred(self) -> list[Entry]:
+    def deferred(self) -> list[ReportEntry]:
         """Saved values whose objects do not exist yet."""
         return self.of(Outcome.DEFERRED)
 
     @property
-    def missing(self) -> list[Entry]:
+    def missing(self) -> list[ReportEntry]:
         """Live values that are not in the checkpoint."""
         return self.of(Outcome.MISSING)
 
     @property
-    def unexpected(self) -> list[Entry]:
+    def unexpected(self) -> list[ReportEntry]:
         """Saved values that no live object takes."""
         return self.of(Outcome.UNEXPECTED)
 
     @property
-    def ignored(self) -> list[Entry]:
+    def ignored(self) -> list[ReportEntry]:
         """Saved and live values that the call of the restore has left out."""
         return self.of(Outcome.IGNORED)
 
     @property
-    def wrong_shape(self) -> list[Entry]:
+    def wrong_shape(self) -> list[ReportEntry]:
         """Saved values of another shape than the live object's."""
         return self.of(Outcome.WRONG_SHAPE)
 
     @property
-    def wrong_dtype(self) -> list[Entry]:
+    def wrong_dtype(self) -> list[ReportEntry]:
         """Saved values of another element type than the live object's."""
         return self.of(Outcome.WRONG_DTYPE)
 
@@ -147,7 +147,7 @@ class Report:
         """
         return json.dumps(self.to_dict(), indent=indent)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ReportEntry]:
         return iter(self.entries)
 
     def __repr__(self) -> str:
@@ -180,7 +180,7 @@ class Report:
         return "\n".join(lines)
 
 
-def sorted_report(prefix: str, entries: Iterable[Entry]) -> Report:
+def sorted_report(prefix: str, entries: Iterable[ReportEntry]) -> Report:
     """A report whose entries are sorted by outcome and key."""
     order = {outcome: place for place, outcome in enumerate(Outcome)}
     return Report(prefix, tuple(sorted(entries, key=lambda entry: (order[entry.outcome], entry.key))))

@@ -16,7 +16,7 @@ from milepost.deferred.position import DeferredNodes
 from milepost.deferred.saved_nodes import SavedNodes
 from milepost.deferred.table import stop_waiting
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.report import Entry
+from milepost.engine.report import ReportEntry
 from milepost.engine.translation import SAVE_COUNTER, Translated
 from milepost.errors import user_place
 from milepost.graph.object_graph import ObjectGraph
@@ -38,9 +38,9 @@ class FileNotes:
         whole: The nodes of optimizers all of whose state is in the file. None if that is so of each optimizer.
     """
 
-    objects: Mapping[int, Entry] = field(default_factory=dict)
+    objects: Mapping[int, ReportEntry] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
-    left_out: Sequence[Entry] = ()
+    left_out: Sequence[ReportEntry] = ()
     kept: Sequence[Reference] = ()
     versions: Mapping[int, Mapping[str, Any]] | None = None
     whole: Collection[int] | None = None

@@ -98,8 +98,8 @@ class Turn:
         return self
 
     @property
-    def __exit__(self) -> _End:
-        return _End(self)
+    def __exit__(self) -> _TurnEnd:
+        return _TurnEnd(self)
 
     def end(self) -> None:
         """Ends the turn, before the block ends. A second call does nothing."""
@@ -152,7 +152,7 @@ class Turn:
         return self._reached or set()
 
 
-class _End:
+class _TurnEnd:
     """Ends a turn with its block. Ctrl-C may come where Python does not call what ends a block; then the turn ends with this object."""
 
     _turn: Turn | None = None  # if Ctrl-C comes before it is set, the turn has not begun

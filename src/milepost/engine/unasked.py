@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from milepost.engine.report import Entry
+from milepost.engine.report import ReportEntry
 from milepost.engine.restore_record import RestoreRecord
 from milepost.errors import UnrestoredWarning, warn
 from milepost.graph.contract.operation import Operation
@@ -30,7 +30,7 @@ class Inquired(Protocol):
 
     @property
     def record(self) -> RestoreRecord: ...
-    def missing(self, operation: Operation) -> list[Entry]: ...
+    def missing(self, operation: Operation) -> list[ReportEntry]: ...
     def warn_of_unused(self) -> None: ...
 
 
@@ -64,7 +64,7 @@ def warn_of_missing(restore: Inquired, operation: Operation) -> None:
     nothing = record.matched_nothing
     if record.is_asked or not (record.may_lack or nothing):
         return
-    missing: list[Entry] = []
+    missing: list[ReportEntry] = []
     with suppress(Exception):  # an error of the live objects is raised where the program uses them
         missing = restore.missing(operation)
     if not missing:

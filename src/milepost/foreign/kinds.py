@@ -22,7 +22,7 @@ _LOOKED_AT: Final = 1024
 _SHOWN: Final = 60
 
 
-class Kind(NamedTuple):
+class FileFormat(NamedTuple):
     """A format of files.
 
     Attributes:
@@ -44,8 +44,8 @@ _CONVERT: Final = (
 )
 
 
-def _kind(name: str, pattern: bytes, remedy: str) -> Kind:
-    return Kind(name, re.compile(pattern, re.DOTALL), remedy)
+def _kind(name: str, pattern: bytes, remedy: str) -> FileFormat:
+    return FileFormat(name, re.compile(pattern, re.DOTALL), remedy)
 
 
 _STATE_FILE: Final = _kind(
@@ -135,7 +135,7 @@ KINDS: Final = (
 _ARCHIVES: Final = (
     (
         re.compile(r"(^|/)(serialized_exported_program\.json|archive_format)$|/models/[^/]*\.json$"),
-        Kind(
+        FileFormat(
             "a program that torch.export saved",
             re.compile(rb""),
             "load it with torch.export.load(path), and save the state_dict of that",
@@ -143,10 +143,10 @@ _ARCHIVES: Final = (
     ),
     (
         re.compile(r"\.(pth|pt|ckpt|safetensors|index|npy)$"),
-        Kind("a zip archive with files of weights in it", re.compile(rb""), _UNPACK),
+        FileFormat("a zip archive with files of weights in it", re.compile(rb""), _UNPACK),
     ),
 )
-_OTHER_ARCHIVE: Final = Kind("a zip archive that is neither PyTorch's nor Keras'", re.compile(rb""), _UNPACK)
+_OTHER_ARCHIVE: Final = FileFormat("a zip archive that is neither PyTorch's nor Keras'", re.compile(rb""), _UNPACK)
 _OF_CHECKPOINTS: Final = re.compile(r"^checkpoint$|\.(index|meta)$|\.ckpt(-\d+)?$|-\d+$")
 """Names of checkpoints of TensorFlow 1, and of files beside checkpoints."""
 _LIBRARIES: Final = {
@@ -235,7 +235,7 @@ def first_record(file: ReadableFile) -> str:
     return start[LOCAL_HEADER : LOCAL_HEADER + length].decode(errors="replace")
 
 
-def _archive(file: ReadableFile) -> Kind | None:
+def _archive(file: ReadableFile) -> FileFormat | None:
     problem: MilepostError | None = None
     try:
         names: Iterable[str] = read_directory(file)
@@ -254,7 +254,7 @@ def _archive(file: ReadableFile) -> Kind | None:
     return found or _OTHER_ARCHIVE
 
 
-def _known(start: bytes) -> Kind | None:
+def _known(start: bytes) -> FileFormat | None:
     found = next((kind for kind in KINDS if kind.pattern.match(start)), None)
     if found is None and _is_text(start):
         name = "a JSON file" if start.lstrip()[:1] in (b"{", b"[") else "a text file"
@@ -263,7 +263,7 @@ def _known(start: bytes) -> Kind | None:
             if b'"weight_map"' in start
             else ""
         )
-        return Kind(name, re.compile(rb""), remedy + _AGAIN)
+        return FileFormat(name, re.compile(rb""), remedy + _AGAIN)
     return found
 
 

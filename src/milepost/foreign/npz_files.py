@@ -93,7 +93,7 @@ class _Form(NamedTuple):
         return not self.swapped and not self.fortran
 
 
-class Place(NamedTuple):
+class ArchivedArray(NamedTuple):
     """The place of an array in the archive.
 
     Attributes:
@@ -160,7 +160,7 @@ class NpzFile:
         self.paths = [file.path]
         self._file = file
         self._checked: set[int] = set()
-        self._room = zip_content.Room()
+        self._room = zip_content.TextBudget()
         self._near = NearReads(file, _BLOCK)
         self._small = NearReads(file, zip_content.SMALL)
         self._form = functools.lru_cache(maxsize=_MOST_FORMS)(_form)
@@ -187,7 +187,7 @@ class NpzFile:
             return {name: value for name, value in self._others.items() if isinstance(value, Stored)}
         columns = found.starts.tolist(), found.form.tolist()
         return {
-            name: Stored(found.specs[form], Place(record, start, found.forms[form]))
+            name: Stored(found.specs[form], ArchivedArray(record, start, found.forms[form]))
             for (name, record), start, form in zip(found.records.items(), *columns, strict=True)
         }
 
@@ -225,7 +225,7 @@ class NpzFile:
         return arrays
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
-        place: Place = tensor.place
+        place: ArchivedArray = tensor.place
         if not destination.size:
             return
         shape = tensor.spec.shape[::-1] if place.form.fortran else tensor.spec.shape
@@ -237,12 +237,12 @@ class NpzFile:
             destination[...] = target.T
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
-        place: Place = tensor.place
+        place: ArchivedArray = tensor.place
         return (self._file, place.start + place.form.length) if place.is_run else None
 
     def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
         specs, spec = numbered(tensor.spec for tensor in tensors.values())
-        places: list[Place] = [tensor.place for tensor in tensors.values()]
+        places: list[ArchivedArray] = [tensor.place for tensor in tensors.values()]
         return Catalogue.of(
             [*tensors],
             specs,
@@ -256,7 +256,7 @@ class NpzFile:
 
     def check(self, tensor: Stored) -> None:
         """Verifies the checksum of the tensor's record."""
-        place: Place = tensor.place
+        place: ArchivedArray = tensor.place
         if place.start in self._checked:
             return
         zip_content.check(self._file, place.record, place.start, _WHAT, self._small)
@@ -319,7 +319,7 @@ class NpzFile:
                 expected=f"{form.nbytes} bytes for {form.dtype} of shape {form.shape}",
                 found=record.size - form.length,
             )
-        place = Place(record, start, form)
+        place = ArchivedArray(record, start, form)
         if form.spec is not None:
             return Stored(form.spec, place)
         if form.dtype.kind not in "SU":
@@ -344,7 +344,7 @@ class NpzFile:
         is_whole = len(beginning) == most or _end_of_header(beginning) <= len(beginning)
         return beginning if is_whole else bytes(self._near.read(start, most))
 
-    def _texts(self, place: Place) -> Array:
+    def _texts(self, place: ArchivedArray) -> Array:
         """An array of text. Files have few and small ones, so it is read at once."""
         form = place.form
         data = np.empty(form.nbytes, np.uint8)
@@ -361,7 +361,7 @@ class NpzFile:
         texts = [each.encode(errors="surrogatepass") if isinstance(each, str) else each for each in found]
         return object_array(texts, form.shape[::-1]).T if form.fortran else object_array(texts, form.shape)
 
-    def _read(self, place: Place, target: Array) -> None:
+    def _read(self, place: ArchivedArray, target: Array) -> None:
         """Fills bytes with the elements as they are in the file."""
         if place.record.method == STORED:
             self._file.read_into(place.start + place.form.length, target)

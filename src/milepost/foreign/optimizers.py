@@ -53,7 +53,7 @@ Find = Callable[[Sequence[str], set[int]], Mapping[str, Any]]
 are looked for. It returns none if no module has all of the names."""
 
 
-class _Group(NamedTuple):
+class _SavedGroup(NamedTuple):
     """A saved parameter group.
 
     Attributes:
@@ -119,7 +119,7 @@ class OptimizerState:
             parameters = None if takes_groups else _in_other_groups(item, live, find)
             if parameters is None:
                 raise
-            self._groups = [_Group(item.key, {}, parameters)]
+            self._groups = [_SavedGroup(item.key, {}, parameters)]
             self.has_groups = False
         self.parameters = {name: each for group in self._groups for name, each in group.parameters.items()}
 
@@ -212,7 +212,7 @@ def _is_flat(value: Mapping[Any, Any]) -> bool:
     )
 
 
-def _numbered_groups(item: Item, saved: list[list[Any]], live: list[list[Any]]) -> list[_Group]:
+def _numbered_groups(item: Item, saved: list[list[Any]], live: list[list[Any]]) -> list[_SavedGroup]:
     if [len(positions) for positions in saved] != [len(parameters) for parameters in live]:
         raise MismatchError(
             "the state of an optimizer belongs to other parameter groups; nothing was changed",
@@ -224,11 +224,11 @@ def _numbered_groups(item: Item, saved: list[list[Any]], live: list[list[Any]]) 
     groups = []
     for number, (positions, parameters) in enumerate(zip(saved, live, strict=True)):
         group = item.children[GROUPS].children[str(number)]
-        groups.append(_Group(group.key, group.children, dict(zip(map(str, positions), parameters, strict=True))))
+        groups.append(_SavedGroup(group.key, group.children, dict(zip(map(str, positions), parameters, strict=True))))
     return groups
 
 
-def _groups(item: Item, live: list[list[Any]], find: Find) -> list[_Group]:
+def _groups(item: Item, live: list[list[Any]], find: Find) -> list[_SavedGroup]:
     if _is_flat(item.value):
         return _flat_groups(item, live, find)
     saved = [_positions(group, item.key) for group in item.value[GROUPS]]
@@ -256,7 +256,7 @@ def _in_other_groups(item: Item, live: list[list[Any]], find: Find) -> dict[str,
     return dict(zip(positions, parameters, strict=True))
 
 
-def _named_groups(item: Item, saved: list[list[Any]], live: list[list[Any]], find: Find) -> list[_Group]:
+def _named_groups(item: Item, saved: list[list[Any]], live: list[list[Any]], find: Find) -> list[_SavedGroup]:
     names = [str(each) for group in saved for each in group]
     groups = []
     for parameters in _found(item, names, live, find):
@@ -270,11 +270,11 @@ def _named_groups(item: Item, saved: list[list[Any]], live: list[list[Any]], fin
                 remedy=f"make the optimizer with the groups of the one that was saved; {_OR_IGNORE}",
             )
         group = item.children[GROUPS].children[str(number)]
-        groups.append(_Group(group.key, group.children, parameters))
+        groups.append(_SavedGroup(group.key, group.children, parameters))
     return groups
 
 
-def _flat_groups(item: Item, live: list[list[Any]], find: Find) -> list[_Group]:
+def _flat_groups(item: Item, live: list[list[Any]], find: Find) -> list[_SavedGroup]:
     prefix = f"{GROUPS}."
     groups = []
     for parameters in _found(item, _names_in_flat(item.value), live, find):
@@ -291,7 +291,7 @@ def _flat_groups(item: Item, live: list[list[Any]], find: Find) -> list[_Group]:
                     found=f"{_plain(each)!s:.200}",
                     remedy=f"make the optimizer with the groups of the one that was saved; {_OR_IGNORE}",
                 )
-        groups.append(_Group(f"{item.key}/{prefix}{first_name}", first, parameters))
+        groups.append(_SavedGroup(f"{item.key}/{prefix}{first_name}", first, parameters))
     return groups
 
 

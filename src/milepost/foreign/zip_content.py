@@ -30,7 +30,7 @@ SMALL: Final = 1 << 16
 """The bytes up to which records are read together with those that follow them, to compare their checksums."""
 
 
-class Room:
+class TextBudget:
     """The memory that objects of text in one archive may take together."""
 
     def __init__(self) -> None:

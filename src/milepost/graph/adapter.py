@@ -272,7 +272,7 @@ def adapter_of(obj: object) -> Adapter | None:
     Example:
         >>> import numpy as np
         >>> type(adapter_of(np.zeros(3))).__name__
-        'ArrayAdapter'
+        'NumpyArrayAdapter'
     """
     adapter = adapter_of_type(type(obj))
     if adapter is not None and "tracks" in adapter.overrides and not adapter.tracks(obj):

@@ -20,8 +20,8 @@ from milepost.errors import CorruptCheckpointError
 from milepost.graph.nodes import (
     EdgeColumns,
     Edges,
-    Kind,
     Node,
+    NodeKind,
     Nodes,
     SavedValue,
     SlotReference,
@@ -96,7 +96,7 @@ def decode_nodes(data: bytes) -> Nodes:
     last = data[starts[-1] : ends[-1]] if starts else b""
     if len(last) < len(_PADDING) or last.startswith(CHILD):
         data += _PADDING
-    decoder = _Decoder(data, starts, ends)
+    decoder = _GraphDecoder(data, starts, ends)
     decoder.decode_inner()
     decoder.decode_leaves()
     decoder.check_references()
@@ -145,7 +145,7 @@ def _split(data: bytes, position: int, end: int, tag: bytes, starts: array[int],
     return position if position <= end else -1
 
 
-class _Decoder:
+class _GraphDecoder:
     """Decodes the nodes of one graph.
 
     Args:
@@ -161,7 +161,7 @@ class _Decoder:
         self._ends: Column = np.asarray(ends)
         self._has_children = (self._starts < self._ends) & (self._text[self._starts] == CHILD[0])
         self._most_target = 0
-        self._kinds: list[Kind] = []
+        self._kinds: list[NodeKind] = []
         self._kind = np.full(len(starts), -1, np.int32)
         self._others: dict[int, Node] = {}
 
@@ -267,7 +267,7 @@ class _Decoder:
             size = 0 if start is None else len(node.values[0].key.encode())
             is_like = self._are_like(numbers, serialized, len(serialized) if start is None else start, size)
             self._kind[numbers[is_like]] = len(self._kinds)
-            self._kinds.append(Kind(node, start or 0, size))
+            self._kinds.append(NodeKind(node, start or 0, size))
             numbers = numbers[~is_like]
         for number in numbers.tolist():
             self._others[number] = _decoded(self._serialized(number))

@@ -146,7 +146,7 @@ class Edges(_Column, Sequence[Edge]):
         return Edge(data[starts[place] : ends[place]].decode(), targets[place])
 
 
-class Kind(NamedTuple):
+class NodeKind(NamedTuple):
     """Nodes without children that differ in nothing but the key of their one value, all keys having so many bytes.
 
     Attributes:
@@ -180,7 +180,7 @@ class Nodes(_Column, Sequence[Node]):
     __slots__ = ("_data", "_starts", "kind", "kinds", "others")
 
     def __init__(
-        self, data: bytes, kinds: Sequence[Kind], kind: array[int], starts: array[int], others: Mapping[int, Node]
+        self, data: bytes, kinds: Sequence[NodeKind], kind: array[int], starts: array[int], others: Mapping[int, Node]
     ) -> None:
         self._data = data
         self.kinds = kinds

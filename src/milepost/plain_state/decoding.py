@@ -68,7 +68,7 @@ def from_text(
     """Decodes what `milepost.plain_state.encoding.to_text` returned; ``arrays`` are the entries. The rest is as for `unpack`."""
     import_adapters()
     try:
-        return _Decoder(arrays, padding or Padding(), made=made).decode(json.loads(text), 0)
+        return _StateDecoder(arrays, padding or Padding(), made=made).decode(json.loads(text), 0)
     except MilepostError:
         raise
     except _MALFORMED as error:
@@ -77,7 +77,7 @@ def from_text(
         ) from error
 
 
-class _Decoder:
+class _StateDecoder:
     def __init__(self, arrays: Mapping[str, Array], padding: Padding, *, made: bool) -> None:
         self._arrays = arrays
         self._shared = Shared()
@@ -208,22 +208,22 @@ def _of_numbers(name: Any) -> np.dtype[Any]:
     return dtype
 
 
-_FORMS: Final[dict[str, Callable[[_Decoder, dict[str, Any], int], Any]]] = {
-    FORM: _Decoder._reference,
-    **dict.fromkeys(("tuple", "set", "frozenset"), _Decoder._collection),
-    **dict.fromkeys(("dict", "OrderedDict", "Counter"), _Decoder._mapping),
-    "deque": _Decoder._deque,
-    "defaultdict": _Decoder._defaultdict,
+_FORMS: Final[dict[str, Callable[[_StateDecoder, dict[str, Any], int], Any]]] = {
+    FORM: _StateDecoder._reference,
+    **dict.fromkeys(("tuple", "set", "frozenset"), _StateDecoder._collection),
+    **dict.fromkeys(("dict", "OrderedDict", "Counter"), _StateDecoder._mapping),
+    "deque": _StateDecoder._deque,
+    "defaultdict": _StateDecoder._defaultdict,
     "int": lambda decoder, value, depth: int(value["hex"], 16),
     "float": lambda decoder, value, depth: _float(value),
-    "complex": _Decoder._complex,
+    "complex": _StateDecoder._complex,
     "str": lambda decoder, value, depth: value["escaped"].encode("ascii").decode("unicode_escape"),
     "bytes": lambda decoder, value, depth: decoder._bytes(value),
     "bytearray": lambda decoder, value, depth: bytearray(decoder._bytes(value)),
     "BytesIO": lambda decoder, value, depth: decoder._stream(value),
     "array": lambda decoder, value, depth: decoder._array(value),
-    "objects": _Decoder._objects,
-    "scalar": _Decoder._scalar,
+    "objects": _StateDecoder._objects,
+    "scalar": _StateDecoder._scalar,
 }
 """By the form of an object in the text, the function that decodes it."""
 

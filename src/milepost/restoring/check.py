@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from milepost.bundle import CastingReader, is_castable, may_round
-from milepost.engine.report import Entry, Outcome, Report
+from milepost.engine.report import Outcome, Report, ReportEntry
 from milepost.engine.restore_record import RestoreRecord
 from milepost.engine.translation import Translation
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError, MismatchError
@@ -79,10 +79,12 @@ def check(operation: Operation, record: RestoreRecord, takes: Sequence[Take]) ->
                 note = "" if fits else _SHAPE_TOO
                 castable = castable and is_castable(saved.dtype, value.dtype)
                 problems.append(
-                    Entry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(operation, value, take.obj), note)
+                    ReportEntry(Outcome.WRONG_DTYPE, key, str(saved.spec), live_spec(operation, value, take.obj), note)
                 )
             elif not fits:
-                problems.append(Entry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(operation, value, take.obj)))
+                problems.append(
+                    ReportEntry(Outcome.WRONG_SHAPE, key, str(saved.spec), live_spec(operation, value, take.obj))
+                )
     if problems:
         problems = [replace(each, saved=SHOWN_NONE) if each.key in record.nones else each for each in problems]
         raise _mismatch(reader.prefix, problems, translation, castable)
@@ -110,12 +112,12 @@ def check_variables(operation: Operation, record: RestoreRecord, bindings: Mappi
             value = live.get(unescape(saved.name))
             if value is not None and saved.key in reader and reader.spec(saved.key).shape != value.shape:
                 spec = live_spec(operation, value, variable)
-                problems.append(Entry(Outcome.WRONG_SHAPE, saved.key, str(reader.spec(saved.key)), spec, _SLOTS))
+                problems.append(ReportEntry(Outcome.WRONG_SHAPE, saved.key, str(reader.spec(saved.key)), spec, _SLOTS))
     if problems:
         raise _mismatch(reader.prefix, problems, translated.translation, castable=False)
 
 
-def has_other_shape(entry: Entry) -> bool:
+def has_other_shape(entry: ReportEntry) -> bool:
     """Whether the saved value of an entry has another shape than the live one."""
     return entry.outcome is Outcome.WRONG_SHAPE or entry.note == _SHAPE_TOO
 
@@ -127,7 +129,7 @@ def live_spec(operation: Operation, value: Value, obj: Any) -> str:
     return f"{value.dtype}[{format_shape(value.shape)}]"
 
 
-def _mismatch(prefix: str, problems: Sequence[Entry], translation: Translation, castable: bool) -> MismatchError:
+def _mismatch(prefix: str, problems: Sequence[ReportEntry], translation: Translation, castable: bool) -> MismatchError:
     first = problems[0]
     more = "".join(f"\n    also {entry.outcome.value}: {entry}" for entry in problems[1:_MOST_LISTED])
     if len(problems) > _MOST_LISTED:
@@ -144,7 +146,7 @@ def _mismatch(prefix: str, problems: Sequence[Entry], translation: Translation, 
     return error
 
 
-def _remedy(problems: Sequence[Entry], translation: Translation, castable: bool) -> str:
+def _remedy(problems: Sequence[ReportEntry], translation: Translation, castable: bool) -> str:
     """The arguments with which a restore leaves these values alone or converts them.
 
     Args:

@@ -18,7 +18,7 @@ from milepost.deferred.identity import Reference, last_restore
 from milepost.deferred.rescan import look_again_below
 from milepost.engine import unasked
 from milepost.engine.omissions import unsaveable
-from milepost.engine.report import Entry, Outcome, Report, sorted_report
+from milepost.engine.report import Outcome, Report, ReportEntry, sorted_report
 from milepost.engine.restore_record import RestoreRecord
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.errors import StorageError, UnrestoredWarning, warn
@@ -48,13 +48,13 @@ def report_of(record: RestoreRecord, operation: Operation) -> Report:
     return sorted_report(record.reader.prefix, _entries(record, operation))
 
 
-def unmatched_entries(record: RestoreRecord, operation: Operation) -> list[Entry]:
+def unmatched_entries(record: RestoreRecord, operation: Operation) -> list[ReportEntry]:
     """The entries of `report_of` for all values but those that were matched, in any order."""
     entries = _entries(record, operation, with_matched=False)
     return [entry for entry in entries if entry.outcome is not Outcome.MATCHED]
 
 
-def missing_entries(record: RestoreRecord, operation: Operation) -> list[Entry]:
+def missing_entries(record: RestoreRecord, operation: Operation) -> list[ReportEntry]:
     """Live values that are not in the checkpoint, and that no later restore has assigned, except those of `warn_of_stayed`."""
     follow_converted(operation, record)
     live = entries_of_live(record, operation, record.bound.living(), only_unrestored=True)
@@ -113,18 +113,18 @@ def outcomes_of(record: RestoreRecord) -> Counter[Outcome]:
     return found
 
 
-def matched_entry(record: RestoreRecord, key: str) -> Entry:
+def matched_entry(record: RestoreRecord, key: str) -> ReportEntry:
     """The entry for a value that was assigned."""
     spec = _saved_spec(record, key)
     if record.casting is None or key not in record.casting.loss:
-        return Entry(Outcome.MATCHED, key, spec, spec)
+        return ReportEntry(Outcome.MATCHED, key, spec, spec)
     loss = record.casting.loss[key]
     note = f"converted; the largest relative error is {loss:.1e}" if loss else "converted without a loss"
-    return Entry(Outcome.MATCHED, key, str(record.casting.saved(key)), spec, note)
+    return ReportEntry(Outcome.MATCHED, key, str(record.casting.saved(key)), spec, note)
 
 
 @collection_paused()
-def _entries(record: RestoreRecord, operation: Operation, *, with_matched: bool = True) -> list[Entry]:
+def _entries(record: RestoreRecord, operation: Operation, *, with_matched: bool = True) -> list[ReportEntry]:
     look_again_below(operation)
     _follow_exchanges(record, operation)
     with suppress(StorageError):  # without the files, a converted object counts as another one
@@ -180,7 +180,7 @@ def _outcomes(
 
 def entries_of_saved(
     record: RestoreRecord, deferred: Collection[int], living: Iterable[tuple[int, Any]], *, with_matched: bool = True
-) -> list[Entry]:
+) -> list[ReportEntry]:
     """The entries of saved values.
 
     Args:
@@ -204,13 +204,13 @@ def entries_of_saved(
             )
         elif outcome is Outcome.UNEXPECTED and number in record.bound:
             note = "its object no longer exists"
-        entries.append(Entry(outcome, key, _saved_spec(record, key), note=note))
+        entries.append(ReportEntry(outcome, key, _saved_spec(record, key), note=note))
     for number, node in record.graph.inner:
         if node.saver and not record.is_skipped(number):
             note = f"written by the custom saver {node.saver!r}, which milepost does not know"
-            entries.append(Entry(Outcome.UNEXPECTED, record.saved.name(number), note=note))
+            entries.append(ReportEntry(Outcome.UNEXPECTED, record.saved.name(number), note=note))
     left_out, note = record.translated.left_out, "left out by rename, ignore or only"
-    entries += [Entry(Outcome.IGNORED, key, _saved_spec(record, key), note=note) for key in left_out]
+    entries += [ReportEntry(Outcome.IGNORED, key, _saved_spec(record, key), note=note) for key in left_out]
     for number, entry in record.file.objects.items():
         if record.bound[number] is not None:
             entry = replace(entry, outcome=Outcome.MATCHED)
@@ -226,7 +226,7 @@ def entries_of_live(
     living: Iterable[tuple[int, Any]],
     *,
     only_unrestored: bool = False,
-) -> list[Entry]:
+) -> list[ReportEntry]:
     """The entries of live values.
 
     Args:
@@ -258,7 +258,7 @@ def entries_of_live(
             if not only_unrestored:
                 keys = [(tensor_key(path, value.name), live_spec(operation, value, obj)) for value in values]
                 note = "left alone by ignore or only"
-                entries += [Entry(Outcome.IGNORED, key, live=spec, note=note) for key, spec in keys]
+                entries += [ReportEntry(Outcome.IGNORED, key, live=spec, note=note) for key, spec in keys]
             continue
         for value in values:
             if identity not in bound or value.name in missing.get(identity, _NONE):
@@ -274,7 +274,7 @@ def entries_of_live(
                         continue
                     outcome, note = Outcome.MATCHED, _KEPT if identity in kept else _FILLED
                 key = tensor_key(path, value.name)
-                entries.append(Entry(outcome, key, "", live_spec(operation, value, obj), note, skipped))
+                entries.append(ReportEntry(outcome, key, "", live_spec(operation, value, obj), note, skipped))
     return entries
 
 

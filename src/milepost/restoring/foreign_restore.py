@@ -13,7 +13,7 @@ from milepost.adapters.packed import PackedAdapter
 from milepost.deferred.identity import reference_to
 from milepost.distributed.rounds import Rounds
 from milepost.engine.options import CheckpointOptions
-from milepost.engine.report import Entry, Outcome
+from milepost.engine.report import Outcome, ReportEntry
 from milepost.engine.restore_record import OWN, FileNotes
 from milepost.engine.translation import Translated, Translation, as_compared
 from milepost.errors import MilepostError, MismatchError
@@ -81,7 +81,7 @@ def foreign_restoration(
     file = FileNotes(
         {node: _entry_of(held) for node, held in builder.objects.items()},
         builder.notes,
-        [Entry(Outcome.MATCHED, key, kind, note=_LEFT_OUT) for key, kind in builder.left_out.items()],
+        [ReportEntry(Outcome.MATCHED, key, kind, note=_LEFT_OUT) for key, kind in builder.left_out.items()],
         [reference_to(live.objects[number]) for number in builder.kept],
         builder.versions,
         () if any(map(_STATE.search, names.away)) else builder.optimizers,
@@ -90,9 +90,11 @@ def foreign_restoration(
     return restoration, names.whole_of
 
 
-def _entry_of(held: HeldObject) -> Entry:
+def _entry_of(held: HeldObject) -> ReportEntry:
     note = "an object, which milepost does not make" + ("" if held.is_unread else "; its contents are read by name")
-    return Entry(Outcome.UNEXPECTED if held.is_unread else Outcome.DEFERRED, called(held.key), held.kind, note=note)
+    return ReportEntry(
+        Outcome.UNEXPECTED if held.is_unread else Outcome.DEFERRED, called(held.key), held.kind, note=note
+    )
 
 
 def _live_names(reader: ForeignReader, live: LiveGraph, translation: Translation) -> dict[str, list[str]]:

@@ -40,7 +40,7 @@ from milepost.restoring.growth import Growth
 from milepost.restoring.saved_arrays import SavedArrays
 from milepost.restoring.take import HintedTake, Take, new_take
 from milepost.restoring.undo import raise_explained
-from milepost.restoring.unsaved_slots import Unsaved, stepped
+from milepost.restoring.unsaved_slots import UnsavedSlot, stepped
 
 
 class Deferred(NamedTuple):
@@ -120,7 +120,7 @@ class Match:
     made_slots: list[Callable[[], object]] = field(default_factory=list)
     adapted: set[int] = field(default_factory=set)
     filled: list[Any] = field(default_factory=list)
-    unsaved: list[Unsaved] = field(default_factory=list)
+    unsaved: list[UnsavedSlot] = field(default_factory=list)
     stepped: Sequence[Any] = ()
     fresh: set[int] = field(default_factory=set)
     unused: dict[int, set[str]] = field(default_factory=dict)
@@ -485,7 +485,7 @@ class Matcher:
             }
             names = [edge.name for edge in self._nodes[node].children]
             match.unsaved += [
-                Unsaved(node, owner, variable, name)
+                UnsavedSlot(node, owner, variable, name)
                 for variable, name in adapter.removable_slots(owner, names)
                 if variable is None or (id(variable), name) not in saved
             ]

@@ -19,7 +19,7 @@ from milepost.deferred.table import ANY, defer, supersede, withdraw
 from milepost.engine import unasked
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import Reporter, reporting
-from milepost.engine.report import Entry, Outcome, Report, sorted_report
+from milepost.engine.report import Outcome, Report, ReportEntry, sorted_report
 from milepost.engine.restore_record import RestoreRecord
 from milepost.engine.translation import SAVE_COUNTER, Translated, Translation
 from milepost.errors import MismatchError
@@ -91,7 +91,7 @@ class NameBasedRestoration:
     def preview(self, operation: Operation) -> Report:
         """The report that `restore` would give. Arguments and errors are those of `Restoration.preview`."""
         takes = self._takes(walk(operation), "")
-        misfits: Sequence[Entry] = ()
+        misfits: Sequence[ReportEntry] = ()
         try:
             check(operation, self.record, takes)
         except MismatchError as error:
@@ -106,7 +106,7 @@ class NameBasedRestoration:
         named = {entry.key for entry in misfits}
         return sorted_report(self._reader.prefix, [*misfits, *(each for each in found if each.key not in named)])
 
-    def misfits(self, operation: Operation) -> list[tuple[Entry, Any]]:
+    def misfits(self, operation: Operation) -> list[tuple[ReportEntry, Any]]:
         """The saved values that do not fit their objects, each with the object. Arguments and errors are those of `preview`."""
         takes = self._takes(walk(operation), "")
         objects = {key: take.obj for take in takes for _, key in take.values}
@@ -116,7 +116,7 @@ class NameBasedRestoration:
             return [(entry, objects[entry.key]) for entry in error.report.entries]
         return []
 
-    def missing(self, operation: Operation) -> list[Entry]:
+    def missing(self, operation: Operation) -> list[ReportEntry]:
         """Live values that are not in the checkpoint."""
         return self.report(operation).missing
 
@@ -152,7 +152,9 @@ class NameBasedRestoration:
                     left_alone.add(key)
                     note = "left alone by ignore or only"
                     entries.append(
-                        Entry(Outcome.IGNORED, name, live=live_spec(operation, value, live.objects[number]), note=note)
+                        ReportEntry(
+                            Outcome.IGNORED, name, live=live_spec(operation, value, live.objects[number]), note=note
+                        )
                     )
                 elif key is not None and last_restore(live.objects[number]) >= self.record.uid:
                     used.add(key)
@@ -160,13 +162,13 @@ class NameBasedRestoration:
                 elif live.paths[number] != SAVE_COUNTER:
                     missing = name or tensor_key(live.paths[number], value.name)
                     entries.append(
-                        Entry(Outcome.MISSING, missing, live=live_spec(operation, value, live.objects[number]))
+                        ReportEntry(Outcome.MISSING, missing, live=live_spec(operation, value, live.objects[number]))
                     )
         wanted = None
         if self._keys is not None:
             wanted = {key for new, key in self._keys.items() if self._translation.takes(new)} - left_alone
         entries += [
-            Entry(
+            ReportEntry(
                 Outcome.UNEXPECTED if wanted is None or key in wanted else Outcome.IGNORED,
                 key,
                 str(self._reader.spec(key)),

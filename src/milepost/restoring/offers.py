@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from milepost.engine.report import Entry, Outcome
+from milepost.engine.report import Outcome, ReportEntry
 from milepost.engine.translation import Rename, Translation
 from milepost.graph.keys import ATTRIBUTES
 
@@ -37,7 +37,7 @@ _POINT: Final = ".."
 _Names = tuple[str, ...]
 
 
-def offered(entries: Sequence[Entry]) -> str:
+def offered(entries: Sequence[ReportEntry]) -> str:
     """The argument that would match saved values with live values, such as ``rename={'module': 'model'}``, or nothing.
 
     Args:
@@ -67,7 +67,7 @@ def offered(entries: Sequence[Entry]) -> str:
     return f"rename={chosen!r}"
 
 
-def _is_left(entry: Entry) -> bool:
+def _is_left(entry: ReportEntry) -> bool:
     return entry.outcome in (Outcome.DEFERRED, Outcome.UNEXPECTED)
 
 

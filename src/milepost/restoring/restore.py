@@ -34,7 +34,7 @@ from milepost.distributed.own_values import graph_of_process
 from milepost.engine import unasked
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import Reporter, reporting
-from milepost.engine.report import Entry, Outcome, Report, sorted_report
+from milepost.engine.report import Outcome, Report, ReportEntry, sorted_report
 from milepost.engine.restore_record import NO_NOTES, FileNotes, RestoreRecord
 from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
@@ -203,7 +203,7 @@ class Restoration:
             self._warn_of_replaced(node, replaced)
         return successor
 
-    def missing(self, operation: Operation) -> list[Entry]:
+    def missing(self, operation: Operation) -> list[ReportEntry]:
         """Live values that are not in the checkpoint; see `missing_entries`."""
         return missing_entries(self.record, operation)
 
@@ -494,7 +494,7 @@ class Restoration:
             for value in self.record.graph.nodes[number].values
         ]
 
-    def misfits(self, operation: Operation) -> list[tuple[Entry, Any]]:
+    def misfits(self, operation: Operation) -> list[tuple[ReportEntry, Any]]:
         """The saved values that do not fit their objects, each with the object. No object changes.
 
         Args:
@@ -507,7 +507,7 @@ class Restoration:
         objects = {key: take.obj for take in match.takes for _, key in take.values}
         for node, values in self.record.translated.variables.items():
             objects.update((value.key, match.bindings.get(node)) for value in values)
-        found = list[Entry]()
+        found = list[ReportEntry]()
         try:
             for step in (
                 partial(self._check, operation, match, match.holders()),

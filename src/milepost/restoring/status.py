@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from milepost.engine import unasked
-from milepost.engine.report import EXPLAINED, Entry, Outcome, Report
+from milepost.engine.report import EXPLAINED, Outcome, Report, ReportEntry
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.engine.turns import LOOK, Turn
 from milepost.errors import UnmatchedError
@@ -368,17 +368,17 @@ _OTHERS_SHOWN: Final = (Outcome.DEFERRED, Outcome.UNEXPECTED, Outcome.IGNORED)
 _COUNTER: Final = tensor_key(SAVE_COUNTER, VARIABLE_VALUE)
 
 
-def _fails(entry: Entry, outcomes: Collection[Outcome]) -> bool:
+def _fails(entry: ReportEntry, outcomes: Collection[Outcome]) -> bool:
     """Whether an entry fails an assertion of which these outcomes are failures."""
     return entry.outcome in outcomes and not entry.skipped_by_tensorflow
 
 
-def _is_live_only(entry: Entry) -> bool:
+def _is_live_only(entry: ReportEntry) -> bool:
     """Whether this is a live value that was not restored. The `save_counter` of a `Checkpoint` does not count."""
     return entry.outcome in (Outcome.MISSING, Outcome.IGNORED) and bool(entry.live) and entry.key != _COUNTER
 
 
-def _for_counter(entries: Iterable[Entry]) -> str:
+def _for_counter(entries: Iterable[ReportEntry]) -> str:
     """The remedy if a checkpoint of `write` was given to `restore`, or one of `save` to `read`."""
     outcome = next((each.outcome for each in entries if each.key == _COUNTER), None)
     if outcome is None:
@@ -394,7 +394,7 @@ def _offer(report: Report) -> str:
     return f"if the program has other names than the file, restore with {argument}" if argument else ""
 
 
-def unmatched(problem: str, entries: Sequence[Entry], report: Report, hint: str = "") -> UnmatchedError:
+def unmatched(problem: str, entries: Sequence[ReportEntry], report: Report, hint: str = "") -> UnmatchedError:
     """The error of a failed assertion. It lists the entries that fail it."""
     outcomes = {entry.outcome: [each for each in entries if each.outcome is entry.outcome] for entry in entries}
     share = _MOST_LISTED // max(1, len(outcomes))  # some of each outcome, since missing values explain unexpected ones

@@ -23,7 +23,7 @@ STAYED: Final = "state that an optimizer has made since the save, and that stays
 """The note of a report on such a value."""
 
 
-class Unsaved(NamedTuple):
+class UnsavedSlot(NamedTuple):
     """A live slot variable that the checkpoint does not have, and that its optimizer can do without.
 
     Attributes:
@@ -41,7 +41,7 @@ class Unsaved(NamedTuple):
     slot: Any = None
 
 
-def located(unsaved: Sequence[Unsaved], operation: Operation) -> Iterator[tuple[Unsaved, str]]:
+def located(unsaved: Sequence[UnsavedSlot], operation: Operation) -> Iterator[tuple[UnsavedSlot, str]]:
     """Those slot variables that a save would write, each with its path.
 
     The checkpoint lacks all others for another reason: their variable is not in it, or they cannot be saved.
@@ -67,7 +67,7 @@ def located(unsaved: Sequence[Unsaved], operation: Operation) -> Iterator[tuple[
             yield each._replace(slot=live.objects[number]), live.paths[number]
 
 
-def remove(unsaved: Sequence[Unsaved], undo: Undo) -> None:
+def remove(unsaved: Sequence[UnsavedSlot], undo: Undo) -> None:
     """Removes slot variables, the last ones first, so that they come back in their order if that is undone.
 
     Args:

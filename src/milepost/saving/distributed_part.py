@@ -24,7 +24,7 @@ _PATIENCE: Final = 10.0
 _PAUSE: Final = 0.05
 
 
-class Part:
+class ProcessFiles:
     """The data files of one process, from their creation until the save has ended.
 
     The files are in use for as long as this is open. Files that were not published are removed when it closes.

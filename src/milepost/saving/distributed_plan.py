@@ -29,13 +29,13 @@ from milepost.bundle.strings import elements_of
 from milepost.coding.crc32c import crc32c
 from milepost.coding.digest import blake2b
 from milepost.distributed.replicas import Replicas, holders_in_words
-from milepost.distributed.shares import Held, shares
+from milepost.distributed.shares import HeldShare, shares
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
-from milepost.saving.save import Member, State
+from milepost.saving.save import LiveState, Member
 from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSlice, TensorSpec
 from milepost.tensor.slice import WHOLE
 
@@ -106,11 +106,11 @@ class _Holdings:
         sharded: As in `SharePlan`, and so are the others.
     """
 
-    def __init__(self, member: Member, state: State) -> None:
+    def __init__(self, member: Member, state: LiveState) -> None:
         self._member = member
         self._state = state
         self._everyone = tuple(range(member.size))
-        self.held: list[Held] = []
+        self.held: list[HeldShare] = []
         self.pieces: list[tuple[int, Box, Any]] = []
         self.small: set[int] = set()
         self.sharded: dict[str, TensorSpec] = {}
@@ -174,12 +174,12 @@ class _Holdings:
         box = tuple((first, first + length) for first, length in zip(start, array.shape, strict=True))
         itemsize = 0 if dtype.is_bytes else dtype.itemsize
         size = math.prod(array.shape) * max(itemsize, 1)
-        self.held.append(Held(len(self.pieces), box, itemsize, size, holders))
+        self.held.append(HeldShare(len(self.pieces), box, itemsize, size, holders))
         self.pieces.append((number, box, array))
 
 
 def plan_share(
-    state: State, member: Member, options: CheckpointOptions
+    state: LiveState, member: Member, options: CheckpointOptions
 ) -> tuple[SharePlan, list[Array | PiecewiseArray]]:
     """Plans what one process writes. Every process plans for itself.
 
@@ -307,7 +307,7 @@ def _cut_again(write: PlannedWrite, array: Any, placed: PlannedWrite) -> tuple[P
     return write._replace(shard=placed.shard, box=_slice(box, write.shape)), array[parts]
 
 
-def _own_values(state: State) -> list[tuple[int, SavedValue]]:
+def _own_values(state: LiveState) -> list[tuple[int, SavedValue]]:
     keys = {state.writes[number].key for number in state.own}
     nodes = {state.writes[number].node for number in state.own}
     listed: dict[tuple[int, SavedValue], None] = {}

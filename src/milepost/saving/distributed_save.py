@@ -34,7 +34,7 @@ from milepost.errors import AfterCommitError, CheckpointNotFoundError, Coordinat
 from milepost.graph.adapter import Array
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.graph.object_graph import SavedValue
-from milepost.saving.distributed_part import Part
+from milepost.saving.distributed_part import ProcessFiles
 from milepost.saving.distributed_plan import SharePlan, is_small, with_own
 from milepost.saving.incremental import Division, divide
 from milepost.series.commit import BeforeCommit, BundleCommit
@@ -144,7 +144,7 @@ def save_as_other(
     shards, token = decision.facts["shards"], decision.facts["token"]
     claim = Temporary.claim(prefix, token, shards)
     first = _sum_before(rounds.rank, decision.facts["files"])
-    with Part(storage, claim, first, rounds.check) as part:
+    with ProcessFiles(storage, claim, first, rounds.check) as part:
         writer = BundleWriter(shards=shards, alignment=options.data_alignment)
         with rounds.working(lambda: writer.bytes_written):
             entries = part.write(division, arrays, writer)

@@ -60,7 +60,7 @@ class Member(NamedTuple):
     size: int
 
 
-class State(NamedTuple):
+class LiveState(NamedTuple):
     """The values that were read from the live objects.
 
     Attributes:
@@ -79,7 +79,7 @@ class State(NamedTuple):
 
 
 @collection_paused()
-def read_state(operation: Operation, options: CheckpointOptions, member: Member | None = None) -> State:
+def read_state(operation: Operation, options: CheckpointOptions, member: Member | None = None) -> LiveState:
     """Reads the live object graph.
 
     Args:
@@ -144,7 +144,7 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
     for number, slots in itertools.chain(live.slots.items(), deferred.slots.items()):
         nodes[number] = nodes[number]._replace(slots=(*nodes[number].slots, *slots))
     writes = Wholes(keys, holders, dtypes, shapes)
-    return State(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own), frozenset(first))
+    return LiveState(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own), frozenset(first))
 
 
 def _live_graph(operation: Operation, options: CheckpointOptions) -> LiveGraph:

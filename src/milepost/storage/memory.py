@@ -17,7 +17,7 @@ from milepost.storage.interface import Buffer
 from milepost.storage.paths import ImpossiblePathError, check_possible, with_slashes
 
 
-class _Content:
+class _MemoryFile:
     def __init__(self) -> None:
         self.data = bytearray()
         self.modified = time.time()
@@ -29,7 +29,7 @@ class _Content:
 class MemoryFile:
     """A file in memory that is open for reading."""
 
-    def __init__(self, path: str, content: _Content) -> None:
+    def __init__(self, path: str, content: _MemoryFile) -> None:
         self.path = path
         self._content = content
         self.size = len(content.data)
@@ -52,7 +52,7 @@ class MemoryFile:
 class MemoryWriter:
     """A new file in memory."""
 
-    def __init__(self, path: str, content: _Content) -> None:
+    def __init__(self, path: str, content: _MemoryFile) -> None:
         self.path = path
         self._content = content
         self._open = True
@@ -102,7 +102,7 @@ class MemoryStorage:
     """
 
     def __init__(self) -> None:
-        self._files: dict[str, _Content] = {}
+        self._files: dict[str, _MemoryFile] = {}
         self._above: Counter[str] = Counter()
         """How many files are below a directory."""
         self._directories: set[str] = {".", "/"}
@@ -125,7 +125,7 @@ class MemoryStorage:
             if place in self._files or self._is_directory(place):
                 raise _refused("create", path, errno.EEXIST)
             self._check_parents("create", path)
-            content = _Content()
+            content = _MemoryFile()
             self._put(place, content)
         return MemoryWriter(path, content)
 
@@ -201,11 +201,11 @@ class MemoryStorage:
     def _is_directory(self, place: str) -> bool:
         return place in self._directories or self._above[place] > 0
 
-    def _put(self, place: str, content: _Content) -> None:
+    def _put(self, place: str, content: _MemoryFile) -> None:
         self._files[place] = content
         self._above.update(_parents(place))
 
-    def _pop(self, place: str) -> _Content | None:
+    def _pop(self, place: str) -> _MemoryFile | None:
         content = self._files.pop(place, None)
         if content is not None:
             self._above.subtract(_parents(place))

@@ -191,12 +191,12 @@ _S = TypeVar("_S")
 
 
 @dataclass(slots=True)
-class _Table(Generic[_S]):
+class _NameTable(Generic[_S]):
     step: _S
     fate: Literal["open", "sure", "doomed"] = "open"
 
 
-def _settle(pending: list[_Table[_S]]) -> list[_S]:
+def _settle(pending: list[_NameTable[_S]]) -> list[_S]:
     """Records a sync that succeeded. Returns the steps that are durable now and that follow no step that is not durable."""
     for each in pending:
         if each.fate == "open":
@@ -218,13 +218,13 @@ class _Crash:
         self._chance = chance
         self._names = {node: dict(names) for node, names in before.names.items()}
         self._files = dict(before.files)
-        self._writes: dict[int, list[_Table[Write]]] = defaultdict(list)
-        pending: dict[int, list[_Table[NameStep]]] = defaultdict(list)
+        self._writes: dict[int, list[_NameTable[Write]]] = defaultdict(list)
+        pending: dict[int, list[_NameTable[NameStep]]] = defaultdict(list)
         for step in steps:
             if isinstance(step, Write):
-                self._writes[step.node].append(_Table(step))
+                self._writes[step.node].append(_NameTable(step))
             elif not isinstance(step, Sync):
-                pending[step.directory].append(_Table(step))
+                pending[step.directory].append(_NameTable(step))
                 if isinstance(step, Link):
                     if step.is_directory:
                         self._names[step.node] = {}
@@ -337,7 +337,7 @@ def _apply_write(content: bytes, write: Write) -> bytes:
     return content[: write.offset].ljust(write.offset, b"\0") + write.data + content[end:]
 
 
-def _variants(synced: bytes, writes: Sequence[_Table[Write]], chance: random.Random) -> list[_Variant]:
+def _variants(synced: bytes, writes: Sequence[_NameTable[Write]], chance: random.Random) -> list[_Variant]:
     """Possible contents of a file: first everything that was written, then as little as possible, then others."""
     optional = [n for n, each in enumerate(writes) if each.fate != "sure"]
 

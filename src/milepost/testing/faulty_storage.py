@@ -23,7 +23,7 @@ Effect = Literal["nothing", "half", "all"]
 
 
 @dataclass(slots=True)
-class Operation:
+class StorageCall:
     """One call of a storage or of one of its files.
 
     Attributes:
@@ -54,7 +54,7 @@ class _Fault:
     times: float
     only: Collection[str] | None
 
-    def hits(self, number: int, operation: Operation) -> bool:
+    def hits(self, number: int, operation: StorageCall) -> bool:
         return self.first <= number < self.first + self.times and (self.only is None or operation.name in self.only)
 
 
@@ -112,7 +112,7 @@ class FaultyStorage:
 
     def __init__(self, contents: Mapping[str, bytes | None] | None = None) -> None:
         self.story = "the beginning"
-        self.operations: list[Operation] = []
+        self.operations: list[StorageCall] = []
         self._before = Image()
         self._faults: list[_Fault] = []
         self._lock = threading.RLock()
@@ -313,7 +313,7 @@ class FaultyStorage:
     @contextmanager
     def _operation(self, name: str, path: str, target: str | None = None) -> Iterator[_Attempt]:
         """Records an operation, and makes it fail if a fault applies to it."""
-        operation = Operation(name, path, target)
+        operation = StorageCall(name, path, target)
         with self._lock:
             number = len(self.operations)
             self.operations.append(operation)

@@ -34,7 +34,7 @@ CURRENT_DIRECTORY: Final = "C:\\work"
 """The directory to which relative paths are relative. It always exists."""
 
 
-class _Content:
+class _WindowsFile:
     """The bytes of a file, which may have several names, and how often it is open under any of them."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class _Content:
 class _File:
     """One name of a file."""
 
-    def __init__(self, name: str, content: _Content) -> None:
+    def __init__(self, name: str, content: _WindowsFile) -> None:
         self.name = name
         self.content = content
         self.is_removed = False
@@ -182,7 +182,7 @@ class WindowsStorage:
             if there is not None or place in self._directories:
                 raise _refused("create", path, errno.EACCES if there is not None and there.is_removed else errno.EEXIST)
             self._check_directory("create", path, place)
-            file = self._files[place] = _File(ntpath.basename(_whole(path)), _Content())
+            file = self._files[place] = _File(ntpath.basename(_whole(path)), _WindowsFile())
             file.content.writers += 1
             return _Writer(self, path, file)
 

@@ -52,7 +52,7 @@ _PATTERN: Final = re.compile(r"(.*)-\?{5}-of-\d{5,}", re.DOTALL)
 
 
 @dataclass(slots=True)
-class Place:
+class FoundCheckpoint:
     """Where a checkpoint is.
 
     Attributes:
@@ -75,7 +75,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Facts:
+class CheckpointFacts:
     """What is known of a checkpoint.
 
     Attributes:
@@ -105,11 +105,11 @@ class Inventory:
         not_searched: Directories further down, which were not looked into, and those that cannot be read.
     """
 
-    places: list[Place]
+    places: list[FoundCheckpoint]
     problems: list[StateFileError] = field(default_factory=list)
     not_searched: list[str] = field(default_factory=list)
 
-    def newest_first(self) -> list[Place]:
+    def newest_first(self) -> list[FoundCheckpoint]:
         """The latest checkpoint, and then all others from the last to the first."""
         return [
             *(each for each in self.places if each.is_latest),
@@ -167,7 +167,7 @@ def _inside(storage: Storage, directory: str, *, below: bool) -> Inventory:
     paths = dict.fromkeys([*prefixes, *(each for each in others if each not in known), *listed])
     latest = None if state is None else state.model_checkpoint_path
     places = {
-        each: Place(
+        each: FoundCheckpoint(
             each, _number(each), each == latest, each in pinned, each in listed, each in left_out, listed.get(each)
         )
         for each in paths
@@ -205,28 +205,28 @@ def _listed(directories: Sequence[str]) -> str:
     return ", ".join(map(shown, map(os.path.normpath, first[:_MOST_LISTED])))
 
 
-def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> Facts:
+def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointFacts:
     """What can be known of a checkpoint without reading its data: its index, and the sizes of its files."""
     state: State
     problem: MilepostError
     try:
         if needs_orbax(storage, path):
-            return Facts("not checked", *_stat(_files_of(storage, path)))
+            return CheckpointFacts("not checked", *_stat(_files_of(storage, path)))
         with open_any(storage, path) as reader:
             reader.check_files()
             if not reader.origin.is_checkpoint:
-                return Facts("complete", *_stat(_files_of(storage, path)), len(reader.keys()))
+                return CheckpointFacts("complete", *_stat(_files_of(storage, path)), len(reader.keys()))
             found = _stat([index_path(reader.prefix), *reader.shard_paths])
-            return Facts("complete", *found, len(reader.keys()), read_metadata(reader).metrics or {})
+            return CheckpointFacts("complete", *found, len(reader.keys()), read_metadata(reader).metrics or {})
     except (CheckpointNotFoundError, CorruptCheckpointError) as error:
         state, problem = "damaged", error
     except (UnsupportedError, StorageError) as error:
         state, problem = "not read", error
     size, modified = _stat(_files_of(storage, path))
     if state == "damaged" and (deletion := deletion_of(path, storage)) is not None:
-        return Facts("deleted", size, modified, problem=deletion)
+        return CheckpointFacts("deleted", size, modified, problem=deletion)
     is_missing = isinstance(problem, CheckpointNotFoundError) and not size
-    return Facts("missing" if is_missing else state, size, modified, problem=problem)
+    return CheckpointFacts("missing" if is_missing else state, size, modified, problem=problem)
 
 
 def size_of(path: str, storage: Storage = LOCAL_STORAGE) -> int:
@@ -257,7 +257,7 @@ def deletion_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointNotFou
     )
 
 
-def age_of(place: Place, facts: Facts) -> float | None:
+def age_of(place: FoundCheckpoint, facts: CheckpointFacts) -> float | None:
     """How many seconds ago a checkpoint was saved, or None if that is not known."""
     saved = facts.modified if place.saved is None else place.saved
     return None if saved is None else max(0.0, time.time() - saved)
@@ -270,7 +270,7 @@ def _means_one(storage: Storage, path: str) -> bool:
     return is_exported or is_one_of_directories(storage, path)
 
 
-def _alone(storage: Storage, path: str) -> Place:
+def _alone(storage: Storage, path: str) -> FoundCheckpoint:
     """The one checkpoint that a path means. What its directory says of it is known, too."""
     prefix = checkpoint_of(storage, path)
     if prefix == path and path.endswith(".index") and storage.is_file(path):
@@ -283,7 +283,7 @@ def _alone(storage: Storage, path: str) -> Place:
             state = None
         latest = None if state is None else state.model_checkpoint_path
         is_listed = state is not None and prefix in state.newest_first()
-        return Place(
+        return FoundCheckpoint(
             prefix,
             _number(prefix),
             prefix == latest,
@@ -294,7 +294,7 @@ def _alone(storage: Storage, path: str) -> Place:
     is_part = parse_data_path(prefix) is not None or prefix.endswith(_GRAPH)
     if is_part or not (os.path.isfile(prefix) or os.path.isdir(prefix) or v1_shards(storage, prefix)):
         open_any(storage, prefix).close()  # raises an error that says what there is
-    return Place(prefix)
+    return FoundCheckpoint(prefix)
 
 
 def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:

@@ -18,7 +18,7 @@ from milepost.retention.rules import RetentionPolicy
 from milepost.series.directory import good_checkpoints
 from milepost.series.series import split_number
 from milepost.storage.local import LOCAL_STORAGE
-from milepost.tools.inventory import Facts, Place, facts_of, inventory_of
+from milepost.tools.inventory import CheckpointFacts, FoundCheckpoint, facts_of, inventory_of
 from milepost.tools.names import typed
 from milepost.tools.terminal import named
 
@@ -98,7 +98,7 @@ def _meant(best: Sequence[Best], managed: Sequence[ManagedCheckpoint], directory
         yield replace(rule, by=by)
 
 
-def _managed(place: Place, facts: Facts) -> ManagedCheckpoint:
+def _managed(place: FoundCheckpoint, facts: CheckpointFacts) -> ManagedCheckpoint:
     saved = facts.modified if place.saved is None else place.saved
     return ManagedCheckpoint(place.path, saved or 0.0, facts.metrics or None, place.is_pinned)
 
@@ -121,8 +121,8 @@ def _only_directories(directory: str, paths: Sequence[str]) -> CheckpointNotFoun
     )
 
 
-def _of_series(directory: str, name: str | None, places: Sequence[Place]) -> list[Place]:
-    series: dict[str, list[Place]] = {}
+def _of_series(directory: str, name: str | None, places: Sequence[FoundCheckpoint]) -> list[FoundCheckpoint]:
+    series: dict[str, list[FoundCheckpoint]] = {}
     others: list[str] = []
     for place in places:
         if LOCAL_STORAGE.is_directory(place.path) and not LOCAL_STORAGE.is_file(index_path(place.path)):

@@ -5,9 +5,9 @@ restore for a report or an assertion. A save before that fails.
 """
 
 from milepost.adapters import jax as jax  # variables hold arrays and keys
-from milepost.adapters.flax.nodes import NodeAdapter, OptimizerAdapter
-from milepost.adapters.flax.variables import VariableAdapter
+from milepost.adapters.flax.nodes import NnxOptimizerAdapter, NnxPytreeAdapter
+from milepost.adapters.flax.variables import NnxVariableAdapter
 from milepost.graph.adapter import register
 
-for _adapter in (NodeAdapter(), OptimizerAdapter(), VariableAdapter()):
+for _adapter in (NnxPytreeAdapter(), NnxOptimizerAdapter(), NnxVariableAdapter()):
     register(_adapter)

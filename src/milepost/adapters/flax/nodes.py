@@ -25,7 +25,7 @@ from milepost.graph.trees.structure import name_of_key
 _BOOKKEEPING: Final = "_pytree__"
 
 
-class NodeAdapter(Adapter):
+class NnxPytreeAdapter(Adapter):
     """`nnx.Pytree`: its attributes."""
 
     def handles(self, kind: type) -> bool:
@@ -52,7 +52,7 @@ class NodeAdapter(Adapter):
         return obj
 
 
-class OptimizerAdapter(NodeAdapter):
+class NnxOptimizerAdapter(NnxPytreeAdapter):
     """`nnx.Optimizer`, which makes its state once."""
 
     def handles(self, kind: type) -> bool:

@@ -27,7 +27,7 @@ VARIABLES: Final = (nnx.Variable, nnx.variablelib.HijaxVariable)
 _STORABLE: Final = "hold numbers, text, arrays, or trees of them in it"
 
 
-class VariableAdapter(Adapter):
+class NnxVariableAdapter(Adapter):
     """`nnx.Variable` of any type, `ref` and `hijax` ones included."""
 
     leaf = True

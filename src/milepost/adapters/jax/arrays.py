@@ -39,7 +39,7 @@ _REMEMBERED: Final = 1024
 """For how many kinds of arrays it is remembered what they have in common, and for how many kinds of small ones what JAX makes of them."""
 
 
-class ArrayAdapter(Adapter):
+class JaxArrayAdapter(Adapter):
     """`jax.Array`: one value."""
 
     leaf = True
@@ -292,6 +292,6 @@ def _no_value(obj: Any) -> Array:
     )
 
 
-register(ArrayAdapter())
+register(JaxArrayAdapter())
 register(TracerAdapter())
 register(AbstractAdapter())

@@ -16,7 +16,7 @@ _SLICE: Final = 0.5
 _ABSENT: Final = ("NOT_FOUND", "DEADLINE_EXCEEDED")
 
 
-class _Store:
+class _JaxStore:
     """The store of JAX's coordination service."""
 
     def __init__(self, client: Any) -> None:
@@ -56,7 +56,7 @@ def jax_coordinator() -> Coordinator | None:
     if client is None or size is None or size < 2:
         return None
     if _made is None or _made[0] is not client:
-        _made = client, StoreCoordinator(_Store(client), DISTRIBUTED.process_id, size, "jax.distributed")
+        _made = client, StoreCoordinator(_JaxStore(client), DISTRIBUTED.process_id, size, "jax.distributed")
     return _made[1]
 
 

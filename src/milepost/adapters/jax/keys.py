@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from milepost.adapters.jax.arrays import AbstractAdapter, ArrayAdapter, placement, read, successor, value_of
+from milepost.adapters.jax.arrays import AbstractAdapter, JaxArrayAdapter, placement, read, successor, value_of
 from milepost.adapters.jax.pieces import is_spread
 from milepost.errors import MismatchError
 from milepost.graph.adapter import Array, Shape, Value, register
@@ -23,7 +23,7 @@ IMPLEMENTATION = "impl"
 """Local name of the generator's name, for example ``threefry2x32``."""
 
 
-class KeyAdapter(ArrayAdapter):
+class KeyAdapter(JaxArrayAdapter):
     """Arrays of typed keys, as `jax.random.key` and `jax.random.split` make them."""
 
     array_type = ""

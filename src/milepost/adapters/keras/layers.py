@@ -70,7 +70,7 @@ class ObjectAdapter(AccountedAdapter):
         watch_empty(obj)
 
 
-class LayerAdapter(ObjectAdapter):
+class KerasLayerAdapter(ObjectAdapter):
     """Layers and subclassed models."""
 
     def handles(self, kind: type) -> bool:
@@ -98,7 +98,7 @@ class LayerAdapter(ObjectAdapter):
         watch_resets(obj)
 
 
-class NormalizationAdapter(LayerAdapter):
+class KerasNormalizationAdapter(KerasLayerAdapter):
     """`keras.layers.Normalization`, which computes constants from its variables."""
 
     def handles(self, kind: type) -> bool:
@@ -129,5 +129,5 @@ def _old_names(kind: type) -> dict[str, str]:
     return {}
 
 
-for _adapter in (ObjectAdapter(), LayerAdapter(), NormalizationAdapter()):
+for _adapter in (ObjectAdapter(), KerasLayerAdapter(), KerasNormalizationAdapter()):
     register(_adapter)

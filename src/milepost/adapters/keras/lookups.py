@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from milepost.adapters.keras.layers import LayerAdapter
+from milepost.adapters.keras.layers import KerasLayerAdapter
 from milepost.adapters.keras.private import Discretization, FeatureSpace, IndexLookup, Normalization
 from milepost.deferred.table import deferred_on
 from milepost.graph.adapter import Array, Value, register
@@ -18,7 +18,7 @@ from milepost.graph.variable import as_array
 from milepost.tensor import DType
 
 
-class VocabularyAdapter(LayerAdapter):
+class KerasVocabularyAdapter(KerasLayerAdapter):
     """`keras.layers.StringLookup` and `IntegerLookup`, also inside `TextVectorization`."""
 
     def handles(self, kind: type) -> bool:
@@ -47,7 +47,7 @@ class VocabularyAdapter(LayerAdapter):
         return super().assign(obj, arrays)
 
 
-class DiscretizationAdapter(LayerAdapter):
+class KerasDiscretizationAdapter(KerasLayerAdapter):
     """`keras.layers.Discretization`."""
 
     def handles(self, kind: type) -> bool:
@@ -69,7 +69,7 @@ class DiscretizationAdapter(LayerAdapter):
         return super().assign(obj, arrays)
 
 
-class FeatureSpaceAdapter(LayerAdapter):
+class FeatureSpaceAdapter(KerasLayerAdapter):
     """`keras.utils.FeatureSpace`. It refuses to be used until it counts as adapted, which no variable of it says."""
 
     def handles(self, kind: type) -> bool:
@@ -107,6 +107,6 @@ def _weights(obj: Any) -> Array:
     return np.asarray(weights, np.float32) if weights is not None else np.zeros(0, np.float32)
 
 
-register(VocabularyAdapter())
-register(DiscretizationAdapter())
+register(KerasVocabularyAdapter())
+register(KerasDiscretizationAdapter())
 register(FeatureSpaceAdapter())

@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from milepost.adapters.keras.hooks import hook
-from milepost.adapters.keras.layers import LayerAdapter
+from milepost.adapters.keras.layers import KerasLayerAdapter
 from milepost.adapters.keras.private import Functional, Layer, Sequential
 from milepost.adapters.layer_names import numbered, outvoted
 from milepost.graph.adapter import register
 
 
-class LayeredModelAdapter(LayerAdapter):
+class KerasLayeredModelAdapter(KerasLayerAdapter):
     """Models made of a list or a graph of layers."""
 
     def handles(self, kind: type) -> bool:
@@ -47,4 +47,4 @@ def _likely_has_weights(layer: Any) -> bool:
     return type(layer).build is not Layer.build or bool(layer._layers) or bool(layer.weights)
 
 
-register(LayeredModelAdapter())
+register(KerasLayeredModelAdapter())

@@ -38,7 +38,7 @@ from milepost.tensor import TensorSpec
 _UNTRACKED_LISTS: Final = frozenset({"_model_variables_moving_average", "_accumulated_gradients"})
 
 
-class OptimizerAdapter(AccountedAdapter):
+class KerasOptimizerAdapter(AccountedAdapter):
     """Every optimizer of Keras 3, and those that users derive from them."""
 
     slots_are_children = True
@@ -107,7 +107,7 @@ class OptimizerAdapter(AccountedAdapter):
         return None
 
 
-class LossScaleOptimizerAdapter(OptimizerAdapter):
+class LossScaleOptimizerAdapter(KerasOptimizerAdapter):
     """`keras.optimizers.LossScaleOptimizer`."""
 
     def handles(self, kind: type) -> bool:
@@ -140,5 +140,5 @@ def _legacy_children(obj: Any) -> Iterable[tuple[str, Any]]:
     yield from hyperparameters(obj).items()
 
 
-register(OptimizerAdapter())
+register(KerasOptimizerAdapter())
 register(LossScaleOptimizerAdapter())

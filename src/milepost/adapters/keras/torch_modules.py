@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from milepost.adapters.keras.backends import backend
-from milepost.adapters.keras.layers import LayerAdapter
+from milepost.adapters.keras.layers import KerasLayerAdapter
 from milepost.adapters.keras.private import TorchModuleWrapper
 from milepost.adapters.torch.memory import write
 from milepost.graph.adapter import Array, Value, register
 from milepost.tensor import DType
 
 
-class TorchModuleAdapter(LayerAdapter):
+class TorchModuleAdapter(KerasLayerAdapter):
     """`keras.layers.TorchModuleWrapper`."""
 
     def handles(self, kind: type) -> bool:

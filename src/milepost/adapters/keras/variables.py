@@ -36,7 +36,7 @@ class Restored:
         return keras.ops.convert_to_tensor(self.array, dtype=dtype)
 
 
-class VariableAdapter(Adapter):
+class KerasVariableAdapter(Adapter):
     """`keras.Variable`."""
 
     leaf = True
@@ -125,4 +125,4 @@ def _exactly(array: Array, dtype: DType, key: str) -> Array:
     return converted
 
 
-register(VariableAdapter())
+register(KerasVariableAdapter())

@@ -23,36 +23,36 @@ from typing import Final
 from milepost.adapters.tensorflow import coordinator as coordinator
 from milepost.adapters.tensorflow.containers import ContainerAdapter
 from milepost.adapters.tensorflow.hidden_state import (
-    DiscretizationAdapter,
-    GeneratorAdapter,
+    LayerGeneratorAdapter,
     RecurrentAdapter,
-    VocabularyAdapter,
+    TensorFlowDiscretizationAdapter,
+    TensorFlowVocabularyAdapter,
 )
 from milepost.adapters.tensorflow.layers import (
     DepthwiseAdapter,
-    LayerAdapter,
-    LayeredModelAdapter,
-    NormalizationAdapter,
+    TensorFlowLayerAdapter,
+    TensorFlowLayeredModelAdapter,
+    TensorFlowNormalizationAdapter,
 )
 from milepost.adapters.tensorflow.optimizers import ListOptimizerAdapter, SlotOptimizerAdapter
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
-from milepost.adapters.tensorflow.variables import ShardedVariableAdapter, VariableAdapter
+from milepost.adapters.tensorflow.variables import ShardedVariableAdapter, TensorFlowVariableAdapter
 from milepost.graph.adapter import register
 
 _GENERAL_FIRST: Final = (
     TrackableAdapter,
     ContainerAdapter,
-    LayerAdapter,
-    LayeredModelAdapter,
+    TensorFlowLayerAdapter,
+    TensorFlowLayeredModelAdapter,
     DepthwiseAdapter,
-    NormalizationAdapter,
+    TensorFlowNormalizationAdapter,
     RecurrentAdapter,
-    VocabularyAdapter,
-    DiscretizationAdapter,
-    GeneratorAdapter,
+    TensorFlowVocabularyAdapter,
+    TensorFlowDiscretizationAdapter,
+    LayerGeneratorAdapter,
     SlotOptimizerAdapter,
     ListOptimizerAdapter,
-    VariableAdapter,
+    TensorFlowVariableAdapter,
     ShardedVariableAdapter,
 )
 """In the order of registration. The last is asked first, so adapters of special kinds of objects follow general ones."""

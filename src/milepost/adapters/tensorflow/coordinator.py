@@ -19,7 +19,7 @@ _JOBS: Final = ("chief", "worker")
 """The kinds of tasks that all run the training; the chief is process 0."""
 
 
-class _Store:
+class _TensorFlowStore:
     """The store of TensorFlow's coordination service, which holds text and does not overwrite."""
 
     def __init__(self, context: Any) -> None:
@@ -67,7 +67,7 @@ def tensorflow_coordinator() -> Coordinator | None:
     if _made is None or _made[0] is not context:
         rank = everyone.index((server.job_name, server.task_index))
         library = "tf.distribute.MultiWorkerMirroredStrategy"
-        _made = context, StoreCoordinator(_Store(context), rank, len(everyone), library)
+        _made = context, StoreCoordinator(_TensorFlowStore(context), rank, len(everyone), library)
     return _made[1]
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from milepost.adapters.attributes import watch_attributes
 from milepost.adapters.tensorflow.hooks import hook
 from milepost.adapters.tensorflow.kinds import is_keras_2
-from milepost.adapters.tensorflow.layers import LayerAdapter
+from milepost.adapters.tensorflow.layers import TensorFlowLayerAdapter
 from milepost.adapters.tensorflow.trackables import TrackableAdapter
 from milepost.graph.adapter import Array, Value
 from milepost.graph.omissions import Omission
@@ -32,7 +32,7 @@ _LEGACY_GENERATOR: Final = Omission(
 )
 
 
-class RecurrentAdapter(LayerAdapter):
+class RecurrentAdapter(TensorFlowLayerAdapter):
     """Recurrent layers. If they are ``stateful``, they keep their states from one batch to the next."""
 
     def handles(self, kind: type) -> bool:
@@ -49,7 +49,7 @@ class RecurrentAdapter(LayerAdapter):
         watch_attributes(obj, ("_states",))
 
 
-class VocabularyAdapter(LayerAdapter):
+class TensorFlowVocabularyAdapter(TensorFlowLayerAdapter):
     """``StringLookup`` and ``IntegerLookup``, also inside ``TextVectorization``."""
 
     def handles(self, kind: type) -> bool:
@@ -74,7 +74,7 @@ class VocabularyAdapter(LayerAdapter):
                 obj.idf_weights_const = obj.idf_weights.value()
 
 
-class DiscretizationAdapter(LayerAdapter):
+class TensorFlowDiscretizationAdapter(TensorFlowLayerAdapter):
     """``Discretization``."""
 
     def handles(self, kind: type) -> bool:
@@ -93,7 +93,7 @@ class DiscretizationAdapter(LayerAdapter):
         return obj
 
 
-class GeneratorAdapter(TrackableAdapter):
+class LayerGeneratorAdapter(TrackableAdapter):
     """The generators of layers that draw random numbers, such as ``Dropout``."""
 
     def handles(self, kind: type) -> bool:

@@ -19,7 +19,7 @@ _GENERATOR: Final = "_random_generator"
 _DEPTHWISE: Final = {"kernel": "depthwise_kernel", "_kernel": "depthwise_kernel"}
 
 
-class LayerAdapter(TrackableAdapter):
+class TensorFlowLayerAdapter(TrackableAdapter):
     """Layers and models."""
 
     def handles(self, kind: type) -> bool:
@@ -39,7 +39,7 @@ class LayerAdapter(TrackableAdapter):
         return _KERAS_3_NAMES
 
 
-class LayeredModelAdapter(LayerAdapter):
+class TensorFlowLayeredModelAdapter(TensorFlowLayerAdapter):
     """Sequential and functional models. Which layers have weights is known only when these are built."""
 
     def handles(self, kind: type) -> bool:
@@ -62,7 +62,7 @@ class LayeredModelAdapter(LayerAdapter):
             hook_until_built(layer, obj)
 
 
-class DepthwiseAdapter(LayerAdapter):
+class DepthwiseAdapter(TensorFlowLayerAdapter):
     """Layers with one kernel for each channel."""
 
     def handles(self, kind: type) -> bool:
@@ -72,7 +72,7 @@ class DepthwiseAdapter(LayerAdapter):
         return _DEPTHWISE
 
 
-class NormalizationAdapter(LayerAdapter):
+class TensorFlowNormalizationAdapter(TensorFlowLayerAdapter):
     """``Normalization``, which computes constants from its variables."""
 
     def handles(self, kind: type) -> bool:

@@ -17,7 +17,7 @@ from milepost.graph.adapter import ANY_SHAPE, Array, Value
 from milepost.graph.keys import VARIABLE_VALUE
 
 
-class VariableAdapter(session.InSession):
+class TensorFlowVariableAdapter(session.InSession):
     """Every `tf.Variable`."""
 
     leaf = True

@@ -18,7 +18,7 @@ _NOTHING = secrets.token_hex()
 """What no message is."""
 
 
-class _Store:
+class _TorchStore:
     """A store of `torch.distributed`.
 
     Args:
@@ -62,7 +62,7 @@ def torch_coordinator() -> Coordinator | None:
         return None
     if _made is None or _made[0] is not store:
         rank, size = distributed.get_rank(), distributed.get_world_size()
-        _made = store, StoreCoordinator(_Store(store), rank, size, "torch.distributed")
+        _made = store, StoreCoordinator(_TorchStore(store), rank, size, "torch.distributed")
     return _made[1]
 
 

@@ -26,7 +26,7 @@ from milepost.adapters.torch.local_shards import (
 )
 from milepost.adapters.torch.memory import changed, dtype_of, memory, write
 from milepost.adapters.torch.on_gpu import elements
-from milepost.adapters.torch.placements import Held, Part
+from milepost.adapters.torch.placements import HeldBox, HeldPart
 from milepost.adapters.torch.private import swap_tensors
 from milepost.adapters.torch.refused import refusal_of
 from milepost.adapters.torch.tensors import no_value
@@ -76,12 +76,12 @@ class DTensorAdapter(Adapter):
         return obj
 
 
-def _box(part: Part) -> TensorSlice:
+def _box(part: HeldBox) -> TensorSlice:
     """The box that a part of a local shard is in the whole tensor."""
     return TensorSlice(tuple(zip(part.start, part.shape, strict=True)))
 
 
-def _sharded_array(tensor: Any, found: Held) -> ShardedArray:
+def _sharded_array(tensor: Any, found: HeldPart) -> ShardedArray:
     local = local_of(tensor)
     if local.is_meta:
         no_value(tensor)

@@ -14,7 +14,7 @@ from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
 
 
-class GeneratorAdapter(Adapter):
+class TorchGeneratorAdapter(Adapter):
     """`torch.Generator`."""
 
     each_process = "random"
@@ -39,4 +39,4 @@ class GeneratorAdapter(Adapter):
         return obj
 
 
-register(GeneratorAdapter())
+register(TorchGeneratorAdapter())

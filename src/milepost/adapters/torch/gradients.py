@@ -20,13 +20,13 @@ from milepost.graph.omissions import Omission
 _REMEDY: Final = "save after optimizer.step(), or drop them with optimizer.zero_grad(); a run that is resumed here continues without them"
 
 
-class _Mark(NamedTuple):
+class _StepMark(NamedTuple):
     gradient: int
     changed: int
     parameter_changed: int
 
 
-_used: Final[Fact[list[_Mark | None]]] = Fact()
+_used: Final[Fact[list[_StepMark | None]]] = Fact()
 _stepped: Final[Fact[bool]] = Fact()
 """The optimizers for which the hook has run."""
 
@@ -72,19 +72,19 @@ def _here(gradient: torch.Tensor) -> torch.Tensor:
     return local_of(gradient) if is_dtensor(gradient) else gradient
 
 
-def _is_new(now: _Mark | None, then: _Mark | None) -> bool:
+def _is_new(now: _StepMark | None, then: _StepMark | None) -> bool:
     """Whether a gradient was changed since the last step. If its parameter was changed too, a step without the hook has used it."""
     if now is None or (then is not None and now.parameter_changed != then.parameter_changed):
         return False
     return then is None or now[:2] != then[:2]
 
 
-def _marks(optimizer: Any) -> list[_Mark | None]:
+def _marks(optimizer: Any) -> list[_StepMark | None]:
     """For each group, the mark of its last gradient, or None."""
-    marks: list[_Mark | None] = []
+    marks: list[_StepMark | None] = []
     for group in optimizer.param_groups:
         last = next((each for each in reversed(list(group["params"])) if each.grad is not None), None)
-        marks.append(None if last is None else _Mark(id(last.grad), last.grad._version, last._version))
+        marks.append(None if last is None else _StepMark(id(last.grad), last.grad._version, last._version))
     return marks
 
 

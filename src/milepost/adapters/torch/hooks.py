@@ -27,7 +27,7 @@ from milepost.errors import UnmatchedError
 from milepost.graph.adapter import adapter_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_watched: Final[weakref.WeakKeyDictionary[torch.nn.Module, _Watch]] = weakref.WeakKeyDictionary()
+_watched: Final[weakref.WeakKeyDictionary[torch.nn.Module, _ModuleWatch]] = weakref.WeakKeyDictionary()
 """Modules for whose children values are deferred, and what was installed for each."""
 
 
@@ -68,7 +68,7 @@ class _Given(NamedTuple):
     position: Position
 
 
-class _Watch:
+class _ModuleWatch:
     """What was installed for one module.
 
     Attributes:
@@ -170,7 +170,7 @@ def watch_module(obj: Any, module: Any) -> None:
                     defer(module, name, position)
     watch = _watched.get(module)
     if watch is None:
-        watch = _watched[module] = _Watch()
+        watch = _watched[module] = _ModuleWatch()
         _add_hooks(module, watch)
     if _is_lazy(module):
         made = [each for each in _own(module) if not isinstance(each, UninitializedTensorMixin)]
@@ -196,7 +196,7 @@ def _own(module: Any) -> Iterator[Any]:
     yield from module.buffers(recurse=False)
 
 
-def _add_hooks(module: Any, watch: _Watch) -> None:
+def _add_hooks(module: Any, watch: _ModuleWatch) -> None:
     is_lazy = _is_lazy(module)
     if is_lazy:
         watch.handles = [
@@ -392,7 +392,7 @@ def _leave(module: Any) -> None:
         _end_mode(watch)
 
 
-def _end_mode(watch: _Watch) -> None:
+def _end_mode(watch: _ModuleWatch) -> None:
     mode, watch.mode = watch.mode, None
     if mode is not None:
         _installed.modes.remove(mode)

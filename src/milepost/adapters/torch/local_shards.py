@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from milepost.adapters.torch.placements import Held, Split, held, with_repetitions
+from milepost.adapters.torch.placements import HeldPart, Split, held, with_repetitions
 from milepost.adapters.torch.private import root_mesh
 from milepost.errors import UnsupportedError
 from milepost.facts import Fact
@@ -54,7 +54,7 @@ def unfinished_sum(tensor: Any) -> Omission | None:
     )
 
 
-def held_of(tensor: Any) -> Held:
+def held_of(tensor: Any) -> HeldPart:
     """The part of a DTensor that this process holds.
 
     Raises:

@@ -90,7 +90,7 @@ _SAVING: Final = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post
 _LOADING: Final = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 
 
-class OptimizerAdapter(Adapter):
+class TorchOptimizerAdapter(Adapter):
     """`torch.optim.Optimizer`."""
 
     slots_are_children = True
@@ -497,4 +497,4 @@ def _is_state(value: Any) -> bool:
     return adapter is not None and not adapter.leaf
 
 
-register(OptimizerAdapter())
+register(TorchOptimizerAdapter())

@@ -75,7 +75,7 @@ class ParamGroup(_View):
     __slots__ = ()
 
 
-class Hyperparameter(_View):
+class GroupHyperparameter(_View):
     """One hyperparameter of a group. The group need not have it yet."""
 
     __slots__ = ()
@@ -127,7 +127,7 @@ class ParamGroupAdapter(Adapter):
         for name in optimizer.param_groups[obj.position]:
             if name not in NO_STATE:
                 key = ("group", obj.position, name)
-                yield name, view_of(optimizer, key, Hyperparameter, optimizer, obj.position, name)
+                yield name, view_of(optimizer, key, GroupHyperparameter, optimizer, obj.position, name)
 
     def stand_ins(self, obj: ParamGroup, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
         # Schedulers add hyperparameters when they are made.
@@ -135,7 +135,7 @@ class ParamGroupAdapter(Adapter):
         for name in saved:
             if name not in optimizer.param_groups[obj.position]:
                 key = ("group", obj.position, name)
-                yield name, view_of(optimizer, key, Hyperparameter, optimizer, obj.position, name)
+                yield name, view_of(optimizer, key, GroupHyperparameter, optimizer, obj.position, name)
 
     def removable_slots(self, obj: ParamGroup, saved: Collection[str]) -> Iterable[tuple[Any, str]]:
         optimizer: Any = obj.optimizer()
@@ -163,15 +163,15 @@ class ParamGroupAdapter(Adapter):
         forget_view(optimizer, ("group", obj.position, name))
 
 
-class HyperparameterAdapter(Adapter):
-    """`Hyperparameter`. A saved number can be restored into a tensor, and a saved tensor into a number."""
+class GroupHyperparameterAdapter(Adapter):
+    """`GroupHyperparameter`. A saved number can be restored into a tensor, and a saved tensor into a number."""
 
     open_ended = True
 
     def handles(self, kind: type) -> bool:
-        return kind is Hyperparameter
+        return kind is GroupHyperparameter
 
-    def values(self, obj: Hyperparameter) -> Sequence[Value]:
+    def values(self, obj: GroupHyperparameter) -> Sequence[Value]:
         settings = obj.settings
         if obj.name not in settings:
             return ()
@@ -188,11 +188,11 @@ class HyperparameterAdapter(Adapter):
             for name, array in packed.items()
         ]
 
-    def hints_to_save(self, obj: Hyperparameter) -> Mapping[str, Array]:
+    def hints_to_save(self, obj: GroupHyperparameter) -> Mapping[str, Array]:
         is_number = as_setting(obj.settings.get(obj.name, 0)) is not None
         return {} if is_number else IS_STATE
 
-    def before_assign(self, obj: Hyperparameter) -> Callable[[], object]:
+    def before_assign(self, obj: GroupHyperparameter) -> Callable[[], object]:
         settings, name = obj.settings, obj.name
         if name not in settings:
             return lambda: settings.pop(name, None)
@@ -206,7 +206,7 @@ class HyperparameterAdapter(Adapter):
 
         return put_back
 
-    def assign(self, obj: Hyperparameter, arrays: Mapping[str, Array]) -> Hyperparameter:
+    def assign(self, obj: GroupHyperparameter, arrays: Mapping[str, Array]) -> GroupHyperparameter:
         settings, present = obj.settings, obj.settings.get(obj.name)
         if TEXT in arrays or VARIABLE_VALUE not in arrays:
             settings[obj.name] = into(present, unpack(arrays))
@@ -281,5 +281,5 @@ def _packed(value: Any) -> Mapping[str, Array]:
     return pack(value)
 
 
-for _adapter in (ParamGroupsAdapter(), ParamGroupAdapter(), HyperparameterAdapter()):
+for _adapter in (ParamGroupsAdapter(), ParamGroupAdapter(), GroupHyperparameterAdapter()):
     register(_adapter)

@@ -39,7 +39,7 @@ class Split(NamedTuple):
     factor: int = 1
 
 
-class Part(NamedTuple):
+class HeldBox(NamedTuple):
     """A box of a tensor that one process holds.
 
     Attributes:
@@ -53,7 +53,7 @@ class Part(NamedTuple):
     local: tuple[slice, ...]
 
 
-class Held(NamedTuple):
+class HeldPart(NamedTuple):
     """The part of a tensor that one process holds.
 
     Attributes:
@@ -63,7 +63,7 @@ class Held(NamedTuple):
     """
 
     shape: tuple[int, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[HeldBox, ...]
     holders: tuple[int, ...]
 
 
@@ -73,7 +73,7 @@ def held(
     splits: Sequence[Split],
     rank: int,
     orders: Mapping[int, Sequence[int]] | None = None,
-) -> Held:
+) -> HeldPart:
     """Computes the part of a tensor that a process holds.
 
     Args:
@@ -89,13 +89,13 @@ def held(
     Example:
         >>> mesh = np.array([[0, 1], [2, 3]])
         >>> held((8, 6), mesh, [Split(0, 0)], 2)
-        Held(shape=(4, 6), parts=(Part(start=(4, 0), shape=(4, 6), local=(slice(0, 4, None), slice(0, 6, None))),), holders=(2, 3))
+        HeldPart(shape=(4, 6), parts=(HeldBox(start=(4, 0), shape=(4, 6), local=(slice(0, 4, None), slice(0, 6, None))),), holders=(2, 3))
         >>> held((8,), mesh, [Split(0, 0, factor=2), Split(1, 0)], 1).parts[0].start
         (4,)
     """
     places = np.argwhere(mesh == rank)
     if not len(places):
-        return Held((0,), (), ())
+        return HeldPart((0,), (), ())
     place = [int(each) for each in places[0]]
     for split in splits:
         if not 0 <= split.dim < len(shape):
@@ -112,7 +112,7 @@ def held(
         place[axis] if any(split.axis == axis for split in splits) else slice(None) for axis in range(mesh.ndim)
     )
     holders = tuple(sorted(int(each) for each in np.asarray(mesh[repeated]).reshape(-1)))
-    return Held(tuple(sum(length for _, length in each) for each in runs), _parts(runs), holders)
+    return HeldPart(tuple(sum(length for _, length in each) for each in runs), _parts(runs), holders)
 
 
 def with_repetitions(mesh: np.ndarray[Any, Any], root: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -144,7 +144,7 @@ def with_repetitions(mesh: np.ndarray[Any, Any], root: np.ndarray[Any, Any]) -> 
     return mesh[np.newaxis]
 
 
-def _parts(runs: Sequence[Sequence[Run]]) -> tuple[Part, ...]:
+def _parts(runs: Sequence[Sequence[Run]]) -> tuple[HeldBox, ...]:
     placed = []
     for each in runs:
         ends = list(itertools.accumulate((length for _, length in each), initial=0))
@@ -152,7 +152,7 @@ def _parts(runs: Sequence[Sequence[Run]]) -> tuple[Part, ...]:
             [(*run, slice(begin, end)) for run, (begin, end) in zip(each, itertools.pairwise(ends), strict=True)]
         )
     return tuple(
-        Part(
+        HeldBox(
             tuple(start for start, _, _ in box),
             tuple(length for _, length, _ in box),
             tuple(local for _, _, local in box),

@@ -33,7 +33,7 @@ _ALIGNED: Final = 16
 """Bytes of the largest element."""
 
 
-class View(NamedTuple):
+class MemoryView(NamedTuple):
     """A tensor in the memory of another.
 
     Attributes:
@@ -57,7 +57,7 @@ class View(NamedTuple):
         return (self.of,)
 
 
-class _Piece(NamedTuple):
+class _StorageRange(NamedTuple):
     """The bytes in a storage from the first to the last element of a tensor."""
 
     start: int
@@ -65,9 +65,9 @@ class _Piece(NamedTuple):
     tensor: torch.Tensor
 
 
-def overlapping(tensors: Sequence[Any]) -> dict[int, View]:
+def overlapping(tensors: Sequence[Any]) -> dict[int, MemoryView]:
     """The views for those of some tensors that are in the memory of others, by the identity of the tensor."""
-    storages: dict[Any, list[_Piece]] = {}
+    storages: dict[Any, list[_StorageRange]] = {}
     for tensor in tensors:
         if not is_plain(tensor):
             continue
@@ -76,9 +76,9 @@ def overlapping(tensors: Sequence[Any]) -> dict[int, View]:
         size = tensor.element_size()
         extent = 1 + sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
         start = tensor.storage_offset() * size
-        piece = _Piece(start, start + extent * size, tensor)
+        piece = _StorageRange(start, start + extent * size, tensor)
         storages.setdefault((tensor.device, tensor.untyped_storage().data_ptr()), []).append(piece)
-    found: dict[int, View] = {}
+    found: dict[int, MemoryView] = {}
     for pieces in storages.values():
         if len(pieces) > 1:
             for together in _touching(pieces):
@@ -86,9 +86,9 @@ def overlapping(tensors: Sequence[Any]) -> dict[int, View]:
     return found
 
 
-def _touching(pieces: list[_Piece]) -> Iterator[list[_Piece]]:
+def _touching(pieces: list[_StorageRange]) -> Iterator[list[_StorageRange]]:
     """Groups pieces of a storage that overlap."""
-    together: list[_Piece] = []
+    together: list[_StorageRange] = []
     stop = 0
     for piece in sorted(pieces, key=lambda each: each[:2]):
         if together and piece.start >= stop:
@@ -99,7 +99,7 @@ def _touching(pieces: list[_Piece]) -> Iterator[list[_Piece]]:
     yield together
 
 
-def _views(pieces: list[_Piece]) -> Iterator[tuple[int, View]]:
+def _views(pieces: list[_StorageRange]) -> Iterator[tuple[int, MemoryView]]:
     if len(pieces) < 2:
         return
     start, stop = min(each.start for each in pieces), max(each.stop for each in pieces)
@@ -117,10 +117,10 @@ def _views(pieces: list[_Piece]) -> Iterator[tuple[int, View]]:
         if tensor is not owner:
             offset = (piece.start - start) // tensor.element_size()
             gradient = _gradient_of(tensor)
-            yield id(tensor), View(owner, tensor.dtype, offset, tuple(tensor.shape), tensor.stride(), gradient)
+            yield id(tensor), MemoryView(owner, tensor.dtype, offset, tuple(tensor.shape), tensor.stride(), gradient)
 
 
-def _view_members(view: View) -> dict[str, Any]:
+def _view_members(view: MemoryView) -> dict[str, Any]:
     name = str(view.dtype).removeprefix("torch.")
     shape, strides = list(view.shape), list(view.strides)
     members = {"of": view.of, "dtype": name, "offset": view.offset, "shape": shape, "strides": strides}
@@ -199,5 +199,5 @@ register_kind(
     lambda value: {**(_gradient_of(value) or {}), "value": value.detach()},
     lambda members: _with_gradient(members["value"], members),
 )
-register_kind("torch.view", lambda value: type(value) is View, _view_members, _from_view_members)
+register_kind("torch.view", lambda value: type(value) is MemoryView, _view_members, _from_view_members)
 overlaps["torch"] = overlapping

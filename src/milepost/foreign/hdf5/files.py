@@ -44,7 +44,7 @@ _MOST_OBJECTS: Final = 1_000_000
 _BFLOAT16: Final = "bfloat16"
 
 
-class Place(NamedTuple):
+class Dataset(NamedTuple):
     """The place of a tensor in the file.
 
     Attributes:
@@ -183,7 +183,7 @@ class Hdf5File:
         listed = np.asarray(attributes[name]).reshape(-1).tolist()
         return [each.decode() if isinstance(each, bytes) else each for each in listed]
 
-    def read_into(self, place: Place, destination: Array, index: tuple[slice, ...] = ()) -> None:
+    def read_into(self, place: Dataset, destination: Array, index: tuple[slice, ...] = ()) -> None:
         """Reads a dataset, or a box of it, into a contiguous array."""
         if place.offset is not None and not index:
             if destination.size:
@@ -236,7 +236,7 @@ class Hdf5File:
             if dataset.shape is None:
                 raise UnsupportedError("a dataset of the HDF5 file has no value")
             spec = TensorSpec(dtype, tuple(int(each) for each in dataset.shape))
-            return Stored(spec, Place(path, self._offset(dataset, spec, is_native=is_native)))
+            return Stored(spec, Dataset(path, self._offset(dataset, spec, is_native=is_native)))
         except MilepostError as error:
             raise error.with_context(key=path) from None
 

@@ -31,7 +31,7 @@ from milepost.bundle.slices import Box, index_of
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import zip_content
-from milepost.foreign.hdf5.files import MAGIC, Hdf5File, Place
+from milepost.foreign.hdf5.files import MAGIC, Dataset, Hdf5File
 from milepost.foreign.stored import Stored
 from milepost.foreign.windows import Window
 from milepost.foreign.zip_directory import Archive, ZipRecord, read_directory, starts_of
@@ -130,7 +130,7 @@ class KerasFile:
         self._hdf5.read_into(tensor.place, destination, index_of(box)[:-1])
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
-        place: Place = tensor.place
+        place: Dataset = tensor.place
         return None if place.offset is None else (self._content, place.offset)
 
     def check(self, tensor: Stored) -> None:
@@ -169,7 +169,7 @@ class KerasFile:
 
     def _read_assets(self) -> None:
         """Reads the vocabularies in an archive. They are in the tree, too."""
-        room = zip_content.Room()
+        room = zip_content.TextBudget()
         records = {name: each for name, each in read_directory(self._file).items() if name.startswith(ASSETS)}
         for name, record, start in zip(records, records.values(), starts_of(records.values(), self._file), strict=True):
             path, _, file = name.removeprefix(ASSETS).rpartition("/")
@@ -263,7 +263,7 @@ def _is_model(archive: Archive) -> bool:
     return _MODEL in names and any(name.startswith(_WEIGHTS) for name in names)
 
 
-class Record(NamedTuple):
+class WeightsRecord(NamedTuple):
     """Where the weights of a ``.keras`` archive are: the first byte, the number of bytes, and their CRC-32."""
 
     offset: int
@@ -271,7 +271,7 @@ class Record(NamedTuple):
     crc: int
 
 
-def _weights_of(file: ReadableFile) -> Record:
+def _weights_of(file: ReadableFile) -> WeightsRecord:
     """The weights in a ``.keras`` archive."""
     record: ZipRecord | None = read_directory(file).get(_HDF5)
     if record is None or not record.is_plain:
@@ -284,4 +284,4 @@ def _weights_of(file: ReadableFile) -> Record:
     (start,) = starts_of([record], file)
     if start + record.size > file.size:
         raise CorruptCheckpointError("the .keras archive is truncated", expected=f"{start + record.size} bytes")
-    return Record(start, record.size, record.crc)
+    return WeightsRecord(start, record.size, record.crc)

@@ -117,7 +117,7 @@ def merged_of(obj: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any
                 yield "/".join(filter(None, (path, VARIABLES, variable.name))), variable, value
 
 
-class OwnState(NamedTuple):
+class SavedByClass(NamedTuple):
     """What the class of a live object has saved by code of its own.
 
     Attributes:
@@ -148,7 +148,7 @@ def own_value(store: Mapping[str, Array], assets: Mapping[str, bytes] | None) ->
     return OWN_STATE, array
 
 
-def own_states_of(file: KerasFile, item: Item, obj: Any) -> Iterator[OwnState]:
+def own_states_of(file: KerasFile, item: Item, obj: Any) -> Iterator[SavedByClass]:
     """What is below an item for objects that load it by code of their own. The object is one of Keras 3."""
     if file.layers is not None:
         return
@@ -165,7 +165,7 @@ def own_states_of(file: KerasFile, item: Item, obj: Any) -> Iterator[OwnState]:
         children = {} if at is None else at.children
         variables = {name: child for name, child in children.items() if isinstance(child.value, Stored)}
         if variables or assets:
-            yield OwnState(each, key, variables, assets)
+            yield SavedByClass(each, key, variables, assets)
 
 
 def lookups_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any]:

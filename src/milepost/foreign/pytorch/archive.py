@@ -25,7 +25,7 @@ from milepost.foreign.kinds import first_record
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pytorch import rebuilt
 from milepost.foreign.pytorch.pickled import PickledData
-from milepost.foreign.pytorch.storages import UNKNOWN, Record, TorchStorages, wrong_checksum
+from milepost.foreign.pytorch.storages import UNKNOWN, StorageRecord, TorchStorages, wrong_checksum
 from milepost.foreign.pytorch.tensors import storage_of
 from milepost.foreign.stored import Stored
 from milepost.foreign.zip_directory import Archive, ZipRecord, starts_of
@@ -129,7 +129,7 @@ class TorchArchive:
         self._storages.add(storage, self._record(f"{self._folder}{key}"))
         return storage
 
-    def _record(self, name: str) -> Record | None:
+    def _record(self, name: str) -> StorageRecord | None:
         """A record of the archive; None if there is none of this name.
 
         Raises:
@@ -155,10 +155,11 @@ class TorchArchive:
         return data
 
 
-def _plain(entries: Mapping[str, ZipRecord], file: ReadableFile) -> dict[str, Record]:
+def _plain(entries: Mapping[str, ZipRecord], file: ReadableFile) -> dict[str, StorageRecord]:
     """The records that are neither compressed nor encrypted, with the positions of their first bytes."""
     plain = {name: entry for name, entry in entries.items() if entry.is_plain}
     starts = starts_of(plain.values(), file)
     return {
-        name: Record(start, entry.size, entry.crc) for (name, entry), start in zip(plain.items(), starts, strict=True)
+        name: StorageRecord(start, entry.size, entry.crc)
+        for (name, entry), start in zip(plain.items(), starts, strict=True)
     }

@@ -25,7 +25,7 @@ from milepost.bundle.slices import Box, index_of, intersection, relative
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.pytorch.archive import TorchArchive
-from milepost.foreign.pytorch.distributed_metadata import Place, SavedPiece, SavedTensor, read_metadata
+from milepost.foreign.pytorch.distributed_metadata import SavedPiece, StoredItem, TensorInPieces, read_metadata
 from milepost.foreign.pytorch.nested import nested
 from milepost.foreign.pytorch.rebuilt import refusal, unreadable
 from milepost.foreign.pytorch.tensors import View, dtype_of
@@ -134,7 +134,7 @@ class DistributedDirectory:
             metadata.close()
         self._files = _DataFiles(anchored(storage, path), path)
         self._objects: dict[str, TorchArchive] = {}
-        self._opened: dict[Place, tuple[TorchArchive, Stored]] = {}
+        self._opened: dict[StoredItem, tuple[TorchArchive, Stored]] = {}
         self._without_checksum: set[str] = set()  # of the tensors that have been checked
         try:
             self._files.check(contents.places())
@@ -188,8 +188,8 @@ class DistributedDirectory:
     def close(self) -> None:
         self._files.close()
 
-    def _value(self, name: str, value: SavedTensor | Place) -> Any:
-        if isinstance(value, Place):
+    def _value(self, name: str, value: TensorInPieces | StoredItem) -> Any:
+        if isinstance(value, StoredItem):
             return self._object(name, value)
         if not value.is_readable:
             return unreadable(value.dtype)
@@ -198,7 +198,7 @@ class DistributedDirectory:
         pieces = tuple(piece._replace(box=piece.box + more) for piece in value.pieces) if more else value.pieces
         return Stored(spec, _Pieces(pieces, name))
 
-    def _object(self, name: str, place: Place) -> Any:
+    def _object(self, name: str, place: StoredItem) -> Any:
         """Reads an object that is not a tensor. Tensors inside it, for example in a tuple, stay in the file."""
         label = f"{len(self._objects)}/"
         try:
@@ -235,7 +235,7 @@ class DistributedDirectory:
             opened = self._opened[piece.place] = archive, stored
         return opened
 
-    def _item(self, place: Place) -> ReadableFile:
+    def _item(self, place: StoredItem) -> ReadableFile:
         file = self._files.open(place.file)
         if place.length <= _SMALL:
             return FileInMemory(file.path, file.read(place.offset, place.length))
@@ -251,7 +251,7 @@ class _DataFiles:
         self._sizes: dict[str, int] = {}
         self._open: dict[str, ReadableFile] = {}
 
-    def check(self, places: list[tuple[Place, str]]) -> None:
+    def check(self, places: list[tuple[StoredItem, str]]) -> None:
         """Checks that all files are there, and are long enough for their items, which are in order."""
         ends = {place.file: (place.offset + place.length, name) for place, name in places}
         for name, (end, key) in ends.items():

@@ -42,7 +42,7 @@ _MODULE: Final = "torch.distributed"
 _AGAIN: Final = "load the directory with torch.distributed.checkpoint, and save the state with milepost"
 
 
-class Place(NamedTuple):
+class StoredItem(NamedTuple):
     """Where an item is: a file of `torch.save` inside a data file.
 
     Attributes:
@@ -65,10 +65,10 @@ class SavedPiece(NamedTuple):
     """
 
     box: Box
-    place: Place
+    place: StoredItem
 
 
-class SavedTensor(NamedTuple):
+class TensorInPieces(NamedTuple):
     """A tensor in pieces.
 
     Attributes:
@@ -84,7 +84,7 @@ class SavedTensor(NamedTuple):
     pieces: tuple[SavedPiece, ...]
 
 
-class Contents(NamedTuple):
+class DirectoryContents(NamedTuple):
     """The contents of a directory.
 
     Attributes:
@@ -92,21 +92,21 @@ class Contents(NamedTuple):
         paths: By name, the path to the value through dicts (text) and lists (numbers).
     """
 
-    values: dict[str, SavedTensor | Place]
+    values: dict[str, TensorInPieces | StoredItem]
     paths: dict[str, tuple[str | int, ...]]
 
-    def places(self) -> list[tuple[Place, str]]:
+    def places(self) -> list[tuple[StoredItem, str]]:
         """The places of all items, with the names of their values, in the order of the files."""
         found = []
         for name, value in self.values.items():
-            if isinstance(value, Place):
+            if isinstance(value, StoredItem):
                 found.append((value, name))
             else:
                 found += [(piece.place, name) for piece in value.pieces]
         return sorted(found)
 
 
-def read_metadata(file: ReadableFile) -> Contents:
+def read_metadata(file: ReadableFile) -> DirectoryContents:
     """Reads the whole file.
 
     Raises:
@@ -127,7 +127,7 @@ def read_metadata(file: ReadableFile) -> Contents:
         raise error.with_context(file=file.path) from None
 
 
-def _contents(tree: Any) -> Contents:
+def _contents(tree: Any) -> DirectoryContents:
     metadata = _state(tree, "Metadata")
     version = metadata.get("version")
     if version is not None and not (isinstance(version, str) and version.startswith(_VERSION)):
@@ -141,7 +141,7 @@ def _contents(tree: Any) -> Contents:
     if not isinstance(described, dict) or not isinstance(stored, dict):
         raise _damaged("a dict of values and a dict of their places", metadata)
     places = _places(stored)
-    values: dict[str, SavedTensor | Place] = {}
+    values: dict[str, TensorInPieces | StoredItem] = {}
     for name, value in described.items():
         if not isinstance(name, str):
             raise _damaged("names of values", name)
@@ -149,10 +149,10 @@ def _contents(tree: Any) -> Contents:
             values[name] = _value(name, value, places)
         except MilepostError as error:
             raise error.with_context(key=name) from None
-    return Contents(values, _paths(metadata.get("planner_data"), values))
+    return DirectoryContents(values, _paths(metadata.get("planner_data"), values))
 
 
-def _value(name: str, value: Any, places: Mapping[tuple[str, str], Place]) -> SavedTensor | Place:
+def _value(name: str, value: Any, places: Mapping[tuple[str, str], StoredItem]) -> TensorInPieces | StoredItem:
     if isinstance(value, Opaque) and value.name.name == "BytesStorageMetadata":
         return _place(places, name, None)
     tensor = _state(value, "TensorStorageMetadata")
@@ -179,7 +179,7 @@ def _value(name: str, value: Any, places: Mapping[tuple[str, str], Place]) -> Sa
                 expected=f"{nbytes} bytes",
                 found=f"{place.length} bytes in {place.file!r:.80}",
             )
-    return SavedTensor(dtype, is_readable, shape, tuple(pieces))
+    return TensorInPieces(dtype, is_readable, shape, tuple(pieces))
 
 
 def _dtype(properties: Any) -> tuple[str, bool]:
@@ -193,9 +193,9 @@ def _dtype(properties: Any) -> tuple[str, bool]:
     raise _damaged("an element type", dtype)
 
 
-def _places(stored: Mapping[Any, Any]) -> dict[tuple[str, str], Place]:
+def _places(stored: Mapping[Any, Any]) -> dict[tuple[str, str], StoredItem]:
     """The place of each item, by its name and, as text, the start of its box."""
-    found: dict[tuple[str, str], Place] = {}
+    found: dict[tuple[str, str], StoredItem] = {}
     for key, value in stored.items():
         index = _state(key, "MetadataIndex")
         name, start = index.get("fqn"), index.get("offset")
@@ -208,7 +208,7 @@ def _places(stored: Mapping[Any, Any]) -> dict[tuple[str, str], Place]:
     return found
 
 
-def _stored_place(value: Any) -> Place:
+def _stored_place(value: Any) -> StoredItem:
     if not isinstance(value, Opaque) or value.name.name != "_StorageInfo":
         raise UnsupportedError(
             "this directory was not written to plain files by torch.distributed.checkpoint",
@@ -231,10 +231,10 @@ def _stored_place(value: Any) -> Place:
             found=reprlib.repr(transforms),
             remedy=_AGAIN,
         )
-    return Place(file, offset, length)
+    return StoredItem(file, offset, length)
 
 
-def _place(places: Mapping[tuple[str, str], Place], name: str, start: tuple[int, ...] | None) -> Place:
+def _place(places: Mapping[tuple[str, str], StoredItem], name: str, start: tuple[int, ...] | None) -> StoredItem:
     place = places.get((name, str(start)))
     if place is None:
         raise CorruptCheckpointError(
@@ -262,7 +262,7 @@ def _paths(planned: Any, names: Mapping[str, Any]) -> dict[str, tuple[str | int,
     return found
 
 
-def _check_apart(contents: Contents) -> None:
+def _check_apart(contents: DirectoryContents) -> None:
     """Checks that no two items claim the same bytes, so that all of them take no more than the data files."""
     for (place, name), (other, following) in itertools.pairwise(contents.places()):
         if place.file == other.file and other.offset < place.offset + place.length:

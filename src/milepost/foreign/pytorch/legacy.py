@@ -18,7 +18,7 @@ from milepost.bundle.memory import Array
 from milepost.errors import CorruptCheckpointError, MilepostError
 from milepost.foreign.pytorch import rebuilt
 from milepost.foreign.pytorch.pickled import PickledData
-from milepost.foreign.pytorch.storages import Record, TorchStorages
+from milepost.foreign.pytorch.storages import StorageRecord, TorchStorages
 from milepost.foreign.pytorch.tensors import TorchStorage, element_size, storage_of
 from milepost.foreign.stored import Stored
 from milepost.storage import ReadableFile
@@ -119,7 +119,7 @@ class LegacyTorchFile:
                     expected=f"{storage.nbytes} bytes",
                     found=f"{count} elements",
                 )
-            self._storages.add(storage, Record(position, nbytes))
+            self._storages.add(storage, StorageRecord(position, nbytes))
             position += nbytes
         for key, storage in self._seen.items():
             if key not in self._storages.records:

@@ -68,7 +68,7 @@ class _ElementType(Symbol):
     kind = "torch.dtype"
 
 
-class _Device(Symbol):
+class _RebuiltDevice(Symbol):
     """A device."""
 
     __slots__ = ()
@@ -130,7 +130,7 @@ def call(name: Name, arguments: tuple[Any, ...]) -> Any:
 
 def build(obj: Any, state: Any) -> Any:
     """An object after its state is set. Of the attributes of dicts, only the versions of PyTorch's modules are kept."""
-    if isinstance(obj, rebuilt_numpy.Unbuilt):
+    if isinstance(obj, rebuilt_numpy.UnbuiltArray):
         return rebuilt_numpy.built(obj, state)
     if isinstance(obj, Opaque):
         obj.state = state
@@ -320,10 +320,10 @@ def _complex(real: Any, imaginary: Any = 0.0) -> complex:
     return complex(real, imaginary)
 
 
-def _device(kind: Any, index: Any = None) -> _Device:
+def _device(kind: Any, index: Any = None) -> _RebuiltDevice:
     if not isinstance(kind, str) or not (index is None or type(index) is int):
         raise TypeError("no device")
-    return _Device(kind if index is None else f"{kind}:{index}")
+    return _RebuiltDevice(kind if index is None else f"{kind}:{index}")
 
 
 def _layout(name: Any) -> Symbol:

@@ -30,13 +30,13 @@ _ARRAY: Final = Name("numpy", "ndarray")
 _TYPE: Final = Name("numpy", "dtype")
 
 
-class Unbuilt(pickled.Unbuilt):
+class UnbuiltArray(pickled.Unbuilt):
     """An array or an element type whose state is not set yet."""
 
     __slots__ = ()
 
 
-class ElementType(Unbuilt):
+class ElementType(UnbuiltArray):
     """An element type.
 
     Args:
@@ -75,7 +75,7 @@ _REMEDY: Final = (
 )
 
 
-def built(unbuilt: Unbuilt, state: Any) -> Any:
+def built(unbuilt: UnbuiltArray, state: Any) -> Any:
     """An array or an element type after its state is set."""
     if isinstance(unbuilt, ElementType):
         return _with_order(unbuilt, state)
@@ -150,8 +150,8 @@ def _scalar(dtype: Any, data: Any) -> Any:
     return np.frombuffer(data, found, 1).astype(found.newbyteorder("="))[0]
 
 
-def _reconstruct(*_: Any) -> Unbuilt:
-    return Unbuilt(_ARRAY, sealed=True)
+def _reconstruct(*_: Any) -> UnbuiltArray:
+    return UnbuiltArray(_ARRAY, sealed=True)
 
 
 def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any = "C", *rest: Any) -> Any:

@@ -30,7 +30,7 @@ _SIGN: Final = -1 if sys.byteorder == "little" else 0
 """The byte of a number in which its sign is, the highest bit."""
 
 
-class Record(NamedTuple):
+class StorageRecord(NamedTuple):
     """Where the bytes of a storage are.
 
     Attributes:
@@ -44,7 +44,7 @@ class Record(NamedTuple):
     crc: int = UNKNOWN
 
 
-def wrong_checksum(record: Record, found: int) -> CorruptCheckpointError:
+def wrong_checksum(record: StorageRecord, found: int) -> CorruptCheckpointError:
     """The error for a record whose checksum differs from the one in the file."""
     return CorruptCheckpointError(
         f"the PyTorch file is damaged at byte {record.offset}: wrong checksum",
@@ -66,12 +66,12 @@ class TorchStorages:
 
     def __init__(self, file: ReadableFile, *, swapped: bool) -> None:
         self.file = file
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, StorageRecord] = {}
         self._swapped = swapped
         self._checked: set[str] = set()
         self._near = NearReads(file, _BLOCK)
 
-    def add(self, storage: TorchStorage, record: Record | None) -> None:
+    def add(self, storage: TorchStorage, record: StorageRecord | None) -> None:
         """Adds a storage.
 
         Args:

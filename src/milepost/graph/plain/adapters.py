@@ -10,7 +10,7 @@ from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.graph.plain.places import PlainLeaf, PlainNode
 from milepost.graph.plain.values import TYPE_NAMES, from_saved, plain_value
-from milepost.graph.trees.adapters import NodeAdapter, PlaceAdapter
+from milepost.graph.trees.adapters import PlaceAdapter, TreeNodeAdapter
 from milepost.graph.trees.places import Place
 
 
@@ -39,7 +39,7 @@ class PlainLeafAdapter(PlaceAdapter):
         return from_saved(arrays[VARIABLE_VALUE], self._saved_as.get(obj, TYPE_NAMES[type(live)]), live)
 
 
-class PlainNodeAdapter(NodeAdapter):
+class PlainNodeAdapter(TreeNodeAdapter):
     """The place of a tuple with plain values."""
 
     def handles(self, kind: type) -> bool:

@@ -33,7 +33,7 @@ class PlaceAdapter(Adapter):
         return own
 
 
-class NodeAdapter(PlaceAdapter):
+class TreeNodeAdapter(PlaceAdapter):
     """The place of a container. Its children are the places of the members."""
 
     def handles(self, kind: type) -> bool:
@@ -193,5 +193,5 @@ class DefaultDictAdapter(Adapter):
         return [(name, child) for names, _, child in members(obj) for name in names]
 
 
-for _adapter in (NodeAdapter(), LeafAdapter(), CheckedLeafAdapter(), TreeAdapter(), DefaultDictAdapter()):
+for _adapter in (TreeNodeAdapter(), LeafAdapter(), CheckedLeafAdapter(), TreeAdapter(), DefaultDictAdapter()):
     register(_adapter)

@@ -11,7 +11,15 @@ from milepost.graph.description import moment
 from milepost.tools import amounts
 from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_command, add_json
 from milepost.tools.fitting import Column
-from milepost.tools.inventory import Facts, Inventory, Place, age_of, facts_of, inventory_of, not_searched_note
+from milepost.tools.inventory import (
+    CheckpointFacts,
+    FoundCheckpoint,
+    Inventory,
+    age_of,
+    facts_of,
+    inventory_of,
+    not_searched_note,
+)
 from milepost.tools.paths import typed_path
 from milepost.tools.remedies import for_command
 from milepost.tools.terminal import metrics_text, note, print_json, shown, table
@@ -55,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     return CANNOT if any(isinstance(facts.problem, StorageError) for _, facts in found) else SUCCESS
 
 
-def _print(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) -> None:
+def _print(path: str, inventory: Inventory, found: list[tuple[FoundCheckpoint, CheckpointFacts]]) -> None:
     rows = [_cells(path, place, facts) for place, facts in found]
     columns = [
         Column("STEP", right=True),
@@ -76,7 +84,7 @@ def _print(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) ->
         note(text)
 
 
-def _print_problems(found: list[tuple[Place, Facts]]) -> None:
+def _print_problems(found: list[tuple[FoundCheckpoint, CheckpointFacts]]) -> None:
     """Says what is wrong with checkpoints. What can be done about several is said once."""
     told = set()
     for place, facts in found:
@@ -88,7 +96,7 @@ def _print_problems(found: list[tuple[Place, Facts]]) -> None:
                 told.add(remedy)
 
 
-def _cells(directory: str, place: Place, facts: Facts) -> list[str]:
+def _cells(directory: str, place: FoundCheckpoint, facts: CheckpointFacts) -> list[str]:
     seconds = age_of(place, facts)
     known = (("latest", place.is_latest), ("pinned", place.is_pinned), ("not listed", place.is_left_out))
     marks = [name for name, is_set in known if is_set]
@@ -113,7 +121,7 @@ def _name(directory: str, path: str) -> str:
     return inside if inside != below or (above == os.curdir and not os.path.isabs(below)) else path
 
 
-def _json(path: str, inventory: Inventory, found: list[tuple[Place, Facts]]) -> dict[str, Any]:
+def _json(path: str, inventory: Inventory, found: list[tuple[FoundCheckpoint, CheckpointFacts]]) -> dict[str, Any]:
     rows = []
     for place, facts in found:
         saved = facts.modified if place.saved is None else place.saved

@@ -21,7 +21,7 @@ from milepost.tools.report.subject import Subject
 from milepost.tools.terminal import metrics_text, shown
 from milepost.tools.values.comparison import KINDS, Kind
 from milepost.tools.values.histogram import Bins
-from milepost.tools.values.statistics import Difference, Statistics
+from milepost.tools.values.statistics import Statistics, TensorDifference
 from milepost.tools.values.tensors import Row, is_of_program
 
 _HEIGHT: Final = 90
@@ -332,7 +332,7 @@ def _norm(each: Statistics | None, digits: int) -> float | int | None:
     return None if each is None or not each.finite else rounded(each.norm, digits)
 
 
-def _relative(subject: Subject, each: Difference | None, digits: int) -> float | int | str | None:
+def _relative(subject: Subject, each: TensorDifference | None, digits: int) -> float | int | str | None:
     if each is None:
         return None
     if not any(subject.statistics):
@@ -340,7 +340,7 @@ def _relative(subject: Subject, each: Difference | None, digits: int) -> float |
     return "infinite" if math.isinf(each.relative) or math.isnan(each.relative) else rounded(each.relative, digits)
 
 
-def _finite_largest(each: Difference | None, digits: int) -> float | int | str | None:
+def _finite_largest(each: TensorDifference | None, digits: int) -> float | int | str | None:
     if each is None:
         return None
     return "infinite" if not math.isfinite(each.largest) else rounded(each.largest, digits)

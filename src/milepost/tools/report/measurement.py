@@ -11,9 +11,9 @@ from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
 from milepost.conversion.chunks import Sections, chunks_of, together
 from milepost.errors import MilepostError
-from milepost.tools.values.blocks import Room, blocks_of
+from milepost.tools.values.blocks import BlockMemory, blocks_of
 from milepost.tools.values.histogram import Histogram
-from milepost.tools.values.statistics import Difference, Statistics
+from milepost.tools.values.statistics import Statistics, TensorDifference
 from milepost.tools.values.tensors import Row
 
 _SECTION: Final = 1 << 22
@@ -38,7 +38,7 @@ class Section:
     def __init__(self, start: int, stop: int) -> None:
         self.start, self.stop = start, stop
         self.statistics: list[Statistics] = []
-        self.differences: dict[Pair, Difference] = {}
+        self.differences: dict[Pair, TensorDifference] = {}
 
 
 class Measurement:
@@ -114,10 +114,10 @@ class Measurement:
 
     def _measure(self, section: Section) -> None:
         section.statistics = [Statistics() for _ in self._rows]
-        section.differences = {pair: Difference() for pair in self._pairs}
+        section.differences = {pair: TensorDifference() for pair in self._pairs}
         if self._step:
             section.statistics[-1].histogram = Histogram(self._step)
-        rooms = [Room() for _ in self._rows]
+        rooms = [BlockMemory() for _ in self._rows]
         for chunks in together(self._chunks(section)):
             for blocks in zip(*map(blocks_of, chunks, rooms), strict=True):
                 for statistics, block in zip(section.statistics, blocks, strict=True):

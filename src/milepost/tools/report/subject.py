@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from milepost.tools.report.measurement import Pair
-from milepost.tools.values.statistics import Difference, Statistics
+from milepost.tools.values.statistics import Statistics, TensorDifference
 from milepost.tools.values.tensors import Row
 
 
@@ -24,5 +24,5 @@ class Subject:
     name: str
     rows: list[Row | None]
     statistics: list[Statistics | None] = field(default_factory=list)
-    differences: dict[Pair, Difference] = field(default_factory=dict)
+    differences: dict[Pair, TensorDifference] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from milepost.tools.report.measurement import Measurement, Pair, Section
 from milepost.tools.report.small import measure_small
 from milepost.tools.report.subject import Subject
 from milepost.tools.values.comparison import by_name
-from milepost.tools.values.statistics import Difference, is_numeric
+from milepost.tools.values.statistics import TensorDifference, is_numeric
 from milepost.tools.values.tensors import Row, Tensors
 
 _COUNTED: Final = 1 << 17
@@ -166,7 +166,7 @@ def _compare_text(subject: Subject, readers: Sequence[BundleReader], pairs: Sequ
         if is_numeric(before.dtype) or is_numeric(after.dtype):
             continue
         a, b = readers[old].read(before.key), readers[new].read(after.key)
-        difference = Difference(a.size, int(np.sum(np.asarray(a != b, bool))))
+        difference = TensorDifference(a.size, int(np.sum(np.asarray(a != b, bool))))
         subject.differences[old, new] = difference
 
 

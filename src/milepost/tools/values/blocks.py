@@ -2,7 +2,7 @@
 
 A block has as many elements as stay in the cache of a processor core, so what goes over it several times reads the memory once. Each form is
 made once, though several differences and the statistics of a tensor need it. The blocks of a tensor use the same memory, one after the other
-(`Room`): the system clears fresh memory, and to do so for each block would take longer than the arithmetic.
+(`BlockMemory`): the system clears fresh memory, and to do so for each block would take longer than the arithmetic.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ROW: Final = 1 << 13
 """Numbers that BLAS multiplies at once. For more it may start threads, which wait for each other where the machine is busy."""
 
 
-class Room:
+class BlockMemory:
     """Memory for the arrays that are computed of a block. The next block uses it again.
 
     Example:
-        >>> room = Room()
+        >>> room = BlockMemory()
         >>> room.array("sums", np.float64, 3).size
         3
         >>> np.shares_memory(room.array("sums", np.float64, 3), room.array("sums", np.float64, 2))
@@ -78,9 +78,9 @@ class Block:
 
     __slots__ = ("_norm", "_values", "elements", "finite", "infinite", "least", "most", "nan", "numbers", "room")
 
-    def __init__(self, elements: Array, room: Room | None = None) -> None:
+    def __init__(self, elements: Array, room: BlockMemory | None = None) -> None:
         self.elements = elements
-        self.room = Room() if room is None else room
+        self.room = BlockMemory() if room is None else room
         self.numbers = self.finite = as_numbers(elements, self.room)
         self.nan = self.infinite = 0
         self.least, self.most = _ends(self.numbers)
@@ -115,7 +115,7 @@ class Block:
         return self.numbers.dtype.kind == "f" and self.finite is self.numbers
 
 
-def blocks_of(chunk: Array, room: Room) -> Iterator[Block]:
+def blocks_of(chunk: Array, room: BlockMemory) -> Iterator[Block]:
     """The elements of a chunk in blocks. Each is valid until the next one.
 
     Args:
@@ -123,7 +123,7 @@ def blocks_of(chunk: Array, room: Room) -> Iterator[Block]:
         room: The memory for what is computed of one block after the other.
 
     Example:
-        >>> [block.elements.size for block in blocks_of(np.zeros(200_000), Room())]
+        >>> [block.elements.size for block in blocks_of(np.zeros(200_000), BlockMemory())]
         [131072, 68928]
     """
     for start in range(0, chunk.size, _LENGTH):
@@ -139,7 +139,7 @@ def is_wider(dtype: np.dtype[Any]) -> bool:
     return (dtype.kind == "f" and dtype.itemsize > 8) or (dtype.kind == "c" and dtype.itemsize > 16)
 
 
-def as_numbers(elements: Array, room: Room | None = None) -> Array:
+def as_numbers(elements: Array, room: BlockMemory | None = None) -> Array:
     """Elements in a type that NumPy computes with: wider floating-point numbers for small ones, absolute values of complex ones.
 
     Args:
@@ -160,7 +160,7 @@ def as_numbers(elements: Array, room: Room | None = None) -> Array:
     return numbers.astype(np.int64) if _is_small_integer(elements.dtype) else numbers
 
 
-def _converted(elements: Array, dtype: Any, purpose: str, room: Room | None) -> Array:
+def _converted(elements: Array, dtype: Any, purpose: str, room: BlockMemory | None) -> Array:
     """Elements in another type, or as they are if they have it."""
     if room is None or elements.dtype == dtype:
         return elements.astype(dtype, copy=False)

@@ -22,10 +22,10 @@ from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, unescape
 from milepost.graph.plain.values import SHOWN_NONE
 from milepost.restoring.load import read_object_graph
-from milepost.tools.values.blocks import Room, blocks_of
+from milepost.tools.values.blocks import BlockMemory, blocks_of
 from milepost.tools.values.differences import Differences
 from milepost.tools.values.small_tensors import SmallTensors, compare_small
-from milepost.tools.values.statistics import Difference, is_numeric
+from milepost.tools.values.statistics import TensorDifference, is_numeric
 from milepost.tools.values.tensors import Row, Tensors
 
 Kind = Literal["added", "removed", "reshaped", "retyped", "changed"]
@@ -90,7 +90,7 @@ class Change(NamedTuple):
     key: str
     before: Row | None = None
     after: Row | None = None
-    difference: Difference | None = None
+    difference: TensorDifference | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The difference for JSON."""
@@ -237,7 +237,7 @@ class Comparison:
             self.is_changed[small[some]] = found.unequal > 0
         others = pairs[~is_small]
         known: list[int] = []
-        differences: list[Difference] = []
+        differences: list[TensorDifference] = []
         rows = (side.rows(places[others].tolist()) for side, places in zip(self.sides, self.pairs, strict=True))
         for pair, a, b in zip(others.tolist(), *rows, strict=True):
             difference = self._difference(a, b)
@@ -282,17 +282,17 @@ class Comparison:
         """The keys of some pairs."""
         return map(self.sides[0].keys.__getitem__, self.pairs[0][pairs].tolist())
 
-    def _difference(self, old: Row, new: Row) -> Difference | None:
+    def _difference(self, old: Row, new: Row) -> TensorDifference | None:
         """How much two tensors of one shape differ. None if that cannot be said, since one is text and the other is not."""
         first, second = self.readers
         if is_numeric(old.dtype) != is_numeric(new.dtype):
             return None
-        found = Difference()
+        found = TensorDifference()
         if not is_numeric(old.dtype):
             a, b = first.read(old.key), second.read(new.key)
             found.count, found.unequal = a.size, int(np.sum(np.asarray(a != b, bool)))
             return found
-        rooms = Room(), Room()
+        rooms = BlockMemory(), BlockMemory()
         for chunks in together([chunks_of(first, old.key), chunks_of(second, new.key)]):
             for first_block, second_block in zip(*map(blocks_of, chunks, rooms), strict=True):
                 found.add(first_block, second_block)

@@ -7,20 +7,20 @@ from typing import Any, Self
 
 import numpy as np
 
-from milepost.tools.values.statistics import Difference
+from milepost.tools.values.statistics import TensorDifference
 
 _FIELDS = ("count", "unequal", "largest", "norm", "before")
 
 
 class Differences:
-    """How much some pairs of tensors differ. The columns are the attributes of `Difference`; a count of -1 means that nothing is known.
+    """How much some pairs of tensors differ. The columns are the attributes of `TensorDifference`; a count of -1 means that nothing is known.
 
     Args:
         size: The number of pairs, of which nothing is known yet.
 
     Example:
         >>> found = Differences(2)
-        >>> found.put([1], Differences.of([Difference(4, 1, 0.5, 0.5, 2.0)]))
+        >>> found.put([1], Differences.of([TensorDifference(4, 1, 0.5, 0.5, 2.0)]))
         >>> found.get(0), found.get(1).largest, found.relative.tolist()
         (None, 0.5, [0.0, 0.25])
     """
@@ -30,7 +30,7 @@ class Differences:
         self.largest, self.norm, self.before = np.zeros((3, size))
 
     @classmethod
-    def of(cls, found: Iterable[Difference]) -> Self:
+    def of(cls, found: Iterable[TensorDifference]) -> Self:
         """The columns of some differences."""
         rows = [[getattr(each, name) for name in _FIELDS] for each in found]
         return cls.joined(*([row[number] for row in rows] for number in range(len(_FIELDS))))
@@ -45,7 +45,7 @@ class Differences:
 
     @property
     def relative(self) -> Any:
-        """What `Difference.relative` is of each."""
+        """What `TensorDifference.relative` is of each."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.norm == 0, 0.0, self.norm / self.before)
 
@@ -58,11 +58,11 @@ class Differences:
         """The columns of some pairs."""
         return Differences.joined(*(getattr(self, name)[places] for name in _FIELDS))
 
-    def get(self, place: int) -> Difference | None:
+    def get(self, place: int) -> TensorDifference | None:
         """How much one pair differs; None if that is not known."""
         return next(self.take([place]).each())
 
-    def each(self) -> Iterator[Difference | None]:
+    def each(self) -> Iterator[TensorDifference | None]:
         """How much each pair differs; None if that is not known."""
         rows = zip(*(getattr(self, name).tolist() for name in _FIELDS), strict=True)
-        return (Difference(*row) if row[0] >= 0 else None for row in rows)
+        return (TensorDifference(*row) if row[0] >= 0 else None for row in rows)

@@ -15,7 +15,16 @@ import numpy as np
 
 from milepost.bundle.memory import Array
 from milepost.tensor import DType
-from milepost.tools.values.blocks import COMPLEX, Block, Room, as_numbers, blocks_of, is_wider, norm_of, sum_of_squares
+from milepost.tools.values.blocks import (
+    COMPLEX,
+    Block,
+    BlockMemory,
+    as_numbers,
+    blocks_of,
+    is_wider,
+    norm_of,
+    sum_of_squares,
+)
 from milepost.tools.values.histogram import Histogram
 
 _MOST_CANCELLED: Final = 1e-4
@@ -141,7 +150,7 @@ def statistics_of(chunks: Iterable[Array]) -> Statistics:
         >>> found.mean, found.deviation, found.norm, found.nan
         (3.5, 0.5, 5.0, 1)
     """
-    found, room = Statistics(), Room()
+    found, room = Statistics(), BlockMemory()
     for chunk in chunks:
         for block in blocks_of(chunk, room):
             found.add(block)
@@ -155,7 +164,7 @@ def histogram_of(chunks: Iterable[Array], least: float, most: float, bins: int =
         >>> histogram_of([np.array([0.0, 1.0, 1.0, 4.0])], 0.0, 4.0, bins=4)
         [1, 2, 0, 1]
     """
-    counts, room = np.zeros(bins, np.int64), Room()
+    counts, room = np.zeros(bins, np.int64), BlockMemory()
     for chunk in chunks:
         for block in blocks_of(chunk, room):
             counts += np.histogram(block.values, bins, (float(least), float(most)))[0]
@@ -178,7 +187,7 @@ def bars(counts: list[int], letters: str = BARS) -> str:
 
 
 @dataclass(slots=True)
-class Difference:
+class TensorDifference:
     """How much two tensors of one shape differ. An element that is NaN in both is equal.
 
     Attributes:
@@ -209,7 +218,7 @@ class Difference:
         elif not self._add_finite(first, second):
             self._add_any(first, second)
 
-    def join(self, other: Difference) -> None:
+    def join(self, other: TensorDifference) -> None:
         """Takes the elements of another difference into account."""
         self.count += other.count
         self.unequal += other.unequal
@@ -257,7 +266,7 @@ class Difference:
         }
 
 
-def _count_nonzero(numbers: Array, room: Room) -> int:
+def _count_nonzero(numbers: Array, room: BlockMemory) -> int:
     """How many numbers are not zero. NumPy counts booleans much faster than numbers."""
     return int(np.count_nonzero(np.not_equal(numbers, 0, out=room.array("booleans", np.bool_, numbers.size))))
 

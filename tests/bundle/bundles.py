@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from milepost.bundle import BundleWriter, data_path, index_path, open_bundle
-from milepost.bundle.messages import BundleEntry, BundleHeader
+from milepost.bundle.format.messages import BundleEntry, BundleHeader
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.table import TableReader, TableWriter
 from milepost.tensor import DType, TensorSlice

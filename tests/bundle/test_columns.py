@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from milepost import Checkpoint, CheckpointOptions, MaxShardSizePolicy, Variable
-from milepost.bundle import columns as columns_module
 from milepost.bundle import open_bundle
-from milepost.bundle.columns import decode_all as decode_columns
-from milepost.bundle.entry import decode, encode
+from milepost.bundle.format import columns as columns_module
+from milepost.bundle.format.columns import decode_all as decode_columns
+from milepost.bundle.format.entry import decode, encode
 from milepost.coding import varint
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.storage.local import LOCAL_STORAGE

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.bundle import Fetch, open_bundle
-from milepost.bundle.messages import BundleEntry
-from milepost.bundle.slices import slice_key
+from milepost.bundle.format.messages import BundleEntry
+from milepost.bundle.format.slices import slice_key
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.storage import MemoryStorage
 from milepost.tensor import TensorSlice

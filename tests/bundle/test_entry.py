@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.bundle.entry import Entry, decode, encode, encode_all
-from milepost.bundle.messages import BundleEntry
+from milepost.bundle.format.entry import Entry, decode, encode, encode_all
+from milepost.bundle.format.messages import BundleEntry
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.tensor import DType, TensorSlice
 from tests.bundle.bundles import EVERY_DTYPE, NUMBERS

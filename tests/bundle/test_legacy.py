@@ -6,7 +6,7 @@ import pytest
 
 from milepost.bundle import open_bundle
 from milepost.bundle.fetch import Fetch
-from milepost.bundle.messages import SavedTensorSlices
+from milepost.bundle.format.messages import SavedTensorSlices
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost.bundle import data_path, find_prefixes, index_path, open_bundle, parse_data_path
-from milepost.bundle.names import locate
+from milepost.bundle.format.names import locate
 from milepost.errors import CheckpointNotFoundError
 from milepost.storage import LocalStorage
 from tests.bundle.bundles import put, write

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.bundle import Fetch, columns, open_bundle
-from milepost.bundle import entry as entries
+from milepost.bundle import Fetch, open_bundle
 from milepost.bundle import index as index_module
-from milepost.bundle.messages import BundleEntry
+from milepost.bundle.format import columns
+from milepost.bundle.format import entry as entries
+from milepost.bundle.format.messages import BundleEntry
 from milepost.coding.crc32c import crc32c, mask
 from milepost.errors import (
     CheckpointNotFoundError,

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from milepost.bundle.messages import Slice
-from milepost.bundle.slices import (
+from milepost.bundle.format.messages import Slice
+from milepost.bundle.format.slices import (
     box_message,
     covers,
     index_of,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.bundle import strings, variants
+from milepost.bundle.format import strings, variants
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 
 ELEMENTS = st.lists(st.binary(max_size=300), max_size=20)

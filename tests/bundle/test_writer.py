@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.bundle import BundleWriter, data_path, open_bundle
-from milepost.bundle.entry import decode
+from milepost.bundle.format.entry import decode
 from milepost.errors import MilepostError, MismatchError, UnsupportedError
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.tensor import DType, TensorSlice

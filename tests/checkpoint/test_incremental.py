@@ -26,7 +26,7 @@ from milepost import (
     load_checkpoint,
 )
 from milepost.bundle import BundleWriter, open_bundle
-from milepost.bundle.entry import decode
+from milepost.bundle.format.entry import decode
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.storage.memory import MemoryFile
 from milepost.testing import WindowsStorage

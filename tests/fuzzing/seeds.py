@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 import milepost
-from milepost.bundle import variants
+from milepost.bundle.format import variants
 from milepost.coding import ordered
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.table import TableReader

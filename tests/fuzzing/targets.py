@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 import milepost
-from milepost.bundle import BundleWriter, data_path, index_path, open_bundle, strings, variants
-from milepost.bundle.messages import BundleEntry, BundleHeader
+from milepost.bundle import BundleWriter, data_path, index_path, open_bundle
+from milepost.bundle.format import strings, variants
+from milepost.bundle.format.messages import BundleEntry, BundleHeader
 from milepost.coding import ordered, snappy
 from milepost.coding.crc32c import crc32c, mask
 from milepost.coding.json_data import parse_json

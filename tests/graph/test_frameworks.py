@@ -221,7 +221,7 @@ SAVE = "milepost.Checkpoint(step=milepost.Variable(0)).write(tempfile.mkdtemp() 
 @pytest.mark.parametrize(
     ("framework", "module", "attempt"),
     [
-        ("torch", "milepost.adapters.torch.schedulers", SAVE),
+        ("torch", "milepost.adapters.torch.optimizers.schedulers", SAVE),
         ("jax", "milepost.adapters.jax.refs", SAVE),
         (
             "jax",

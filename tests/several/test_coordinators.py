@@ -55,7 +55,7 @@ def test_the_store_of_torch(tmp_path):
 def test_a_message_that_its_process_takes_back_is_not_waited_for():
     """The store of PyTorch would wait for it for half an hour, if it was asked for a value that has just been there."""
     distributed = pytest.importorskip("torch.distributed")
-    from milepost.adapters.torch.coordinator import _TorchStore
+    from milepost.adapters.torch.distributed.coordinator import _TorchStore
 
     class Cleared:
         """Another process clears the message after each question."""

@@ -2,10 +2,10 @@
 
 from milepost.bundle.boxes import Boxes
 from milepost.bundle.casting import CastingReader, is_castable, may_round
-from milepost.bundle.entry import Entry
 from milepost.bundle.fetch import Fetch, check_all
+from milepost.bundle.format.entry import Entry
+from milepost.bundle.format.names import data_path, find_prefixes, index_path, parse_data_path
 from milepost.bundle.interface import BundleReader
-from milepost.bundle.names import data_path, find_prefixes, index_path, parse_data_path
 from milepost.bundle.opening import open_bundle, open_whole
 from milepost.bundle.parallel import for_each
 from milepost.bundle.writer import BundleWriter

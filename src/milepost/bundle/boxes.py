@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from milepost.bundle.entry import Entry
+from milepost.bundle.format.entry import Entry
+from milepost.bundle.format.slices import Box, ranges
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.memory import Array, bytes_of, new_array, scatter
-from milepost.bundle.slices import Box, ranges
 from milepost.bundle.transfer import CHUNK, Span, read_chunks, read_spans
 from milepost.errors import MilepostError
 from milepost.storage import ReadableFile

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from milepost.bundle.catalogue import Catalogue
-from milepost.bundle.entry import Entry
+from milepost.bundle.format.entry import Entry
 from milepost.bundle.interface import BundleReader, Origin
 from milepost.bundle.memory import Array
 from milepost.bundle.transfer import CHUNK

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from milepost.bundle.entry import Entry
+from milepost.bundle.format.entry import Entry
 from milepost.coding.crc32c import masked_each
 from milepost.coding.varints import Column
 from milepost.storage import ReadableFile

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle.counting import Count, counter
-from milepost.bundle.entry import Entry
+from milepost.bundle.format.entry import Entry
 from milepost.bundle.interface import BundleReader
 from milepost.bundle.memory import Array, bytes_of, new_array
 from milepost.bundle.parallel import THREADS, for_each

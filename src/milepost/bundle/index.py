@@ -13,14 +13,14 @@ from typing import Final
 
 import numpy as np
 
-from milepost.bundle import strings
 from milepost.bundle.catalogue import Catalogue
-from milepost.bundle.columns import decode_all, entries_of
-from milepost.bundle.entry import Entry, decode
+from milepost.bundle.format import strings
+from milepost.bundle.format.columns import decode_all, entries_of
+from milepost.bundle.format.entry import Entry, decode
+from milepost.bundle.format.messages import BundleHeader
+from milepost.bundle.format.slices import KEY_START, parse_slice_key, slice_key
 from milepost.bundle.held import FileInMemory, have_same_bytes
-from milepost.bundle.messages import BundleHeader
 from milepost.bundle.problems import no_such_key
-from milepost.bundle.slices import KEY_START, parse_slice_key, slice_key
 from milepost.bundle.writer import HEADER_KEY, VERSION
 from milepost.coding.protobuf import parse
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from milepost.bundle.catalogue import Catalogue
-from milepost.bundle.entry import Entry
+from milepost.bundle.format.entry import Entry
 from milepost.bundle.memory import Array
 from milepost.storage import ReadableFile
 from milepost.tensor import TensorSlice, TensorSpec

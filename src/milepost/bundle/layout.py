@@ -21,11 +21,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from milepost.bundle import strings, variants
-from milepost.bundle.entry import encode, encode_all
+from milepost.bundle.format import strings, variants
+from milepost.bundle.format.entry import encode, encode_all
+from milepost.bundle.format.slices import KEY_START, parse_slice_key
 from milepost.bundle.memory import Array, blocks, bytes_of
 from milepost.bundle.parallel import THREADS, for_each
-from milepost.bundle.slices import KEY_START, parse_slice_key
 from milepost.bundle.transfer import CHUNK, SEGMENT, WORTH_THREADS
 from milepost.coding.crc32c import combine, crc32c, mask, masked_each
 from milepost.errors import MilepostError

@@ -6,7 +6,7 @@
     meta := for each tensor of the file: name, shape, type, slices
     data := name, slice, and a TensorProto with the values in the field for their type, without type and shape
 
-`milepost.bundle.messages` has the messages, `milepost.bundle.slices` the slice keys; a tensor in one piece is the slice that covers it.
+`milepost.bundle.format.messages` has the messages, `milepost.bundle.format.slices` the slice keys; a tensor in one piece is the slice that covers it.
 Blocks of the table have checksums, tensors have none. A sharded checkpoint is several such files, each with the pieces that it holds.
 Source: TensorFlow 1.15, ``tensorflow/core/util/saved_tensor_slice.proto`` and ``tensor_slice_writer.cc``.
 """
@@ -20,12 +20,12 @@ import numpy as np
 
 from milepost.bundle.catalogue import UNKNOWN, Catalogue
 from milepost.bundle.counting import counter
-from milepost.bundle.entry import Entry, dtype_of, shape_of
+from milepost.bundle.format.entry import Entry, dtype_of, shape_of
+from milepost.bundle.format.messages import SavedTensorSlices
+from milepost.bundle.format.slices import Overlap, index_of, overlaps, parse_box, slice_key
 from milepost.bundle.interface import CHECKPOINT
 from milepost.bundle.memory import Array, new_array, object_array
-from milepost.bundle.messages import SavedTensorSlices
 from milepost.bundle.problems import no_such_key
-from milepost.bundle.slices import Overlap, index_of, overlaps, parse_box, slice_key
 from milepost.coding.protobuf import parse
 from milepost.coding.snappy import MOST_FROM_BYTE
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError

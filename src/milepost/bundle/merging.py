@@ -8,7 +8,7 @@
     head         := elements:u64 fields              of the whole tensor: its number of elements; ``dtype`` and ``shape`` of its entry
     sizes        := {elements:u64  length of end:u32  length of entry:u32  length of slice:u32}      of each piece
     pieces       := {end entry slice}                of each piece
-    end          := what the slice key of the piece has after `milepost.bundle.slices.slice_key_start`
+    end          := what the slice key of the piece has after `milepost.bundle.format.slices.slice_key_start`
     slice        := the field ``slices`` of the tensor's entry, with its tag
     column       := n:u64 (length:u32)^n {byte}      the lengths of n members; all members, joined
 
@@ -30,9 +30,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.bundle.entry import encode
-from milepost.bundle.messages import BundleEntry
-from milepost.bundle.slices import KEY_START, box_message, slice_key, slice_key_start
+from milepost.bundle.format.entry import encode
+from milepost.bundle.format.messages import BundleEntry
+from milepost.bundle.format.slices import KEY_START, box_message, slice_key, slice_key_start
 from milepost.bundle.writer import header
 from milepost.errors import CoordinationError
 from milepost.table import TableWriter

@@ -6,9 +6,9 @@ again is used only if the index is still the one that was opened.
 
 from __future__ import annotations
 
-from milepost.bundle.entry import Entry
+from milepost.bundle.format.entry import Entry
+from milepost.bundle.format.names import data_path
 from milepost.bundle.index import Index
-from milepost.bundle.names import data_path
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
 from milepost.forks import ForkableLock
 from milepost.storage import ReadableFile, Storage

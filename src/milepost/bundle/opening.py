@@ -11,8 +11,8 @@ import errno
 import os
 from typing import Final
 
+from milepost.bundle.format.names import index_path, locate
 from milepost.bundle.interface import BundleReader
-from milepost.bundle.names import index_path, locate
 from milepost.bundle.reader import IndexedReader
 from milepost.errors import MilepostError, StorageError, importing
 from milepost.storage import Storage

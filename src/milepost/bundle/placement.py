@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from milepost.bundle.catalogue import UNKNOWN, Catalogue
-from milepost.bundle.columns import entries_of
+from milepost.bundle.format.columns import entries_of
 from milepost.bundle.index import Index
 from milepost.bundle.open_files import OpenFiles
 from milepost.errors import CorruptCheckpointError

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from milepost.bundle import strings, variants
 from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.counting import counter
-from milepost.bundle.entry import Entry
+from milepost.bundle.format import strings, variants
+from milepost.bundle.format.entry import Entry
+from milepost.bundle.format.slices import Box, index_of, overlaps, ranges
 from milepost.bundle.index import Index
 from milepost.bundle.interface import CHECKPOINT
 from milepost.bundle.mapping import map_bytes
@@ -25,7 +26,6 @@ from milepost.bundle.memory import Array, bytes_of, new_array, object_array, sca
 from milepost.bundle.open_files import OpenFiles
 from milepost.bundle.placement import check_apart, check_placement
 from milepost.bundle.problems import wrong_checksum
-from milepost.bundle.slices import Box, index_of, overlaps, ranges
 from milepost.bundle.transfer import CHUNK, Span, read_chunks, read_spans
 from milepost.coding.crc32c import crc32c, mask
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from milepost.bundle.counting import counter
-from milepost.bundle.entry import Entry
+from milepost.bundle.format.entry import Entry
 from milepost.bundle.memory import Array, Bytes, blocks, bytes_of
 from milepost.bundle.parallel import THREADS, for_each
 from milepost.bundle.transfer import CHUNK, SEGMENT, WORTH_THREADS

@@ -4,8 +4,8 @@
 
     index := table of  "" -> BundleHeader,  slice key -> entry of a piece,  key -> entry of a tensor
 
-`milepost.table.block` has the table, `milepost.bundle.messages` the header, `milepost.bundle.entry` the entries and
-`milepost.bundle.slices` the slice keys. With an alignment of 1, all files are byte for byte what TensorFlow's SaveV2 writes for the
+`milepost.table.block` has the table, `milepost.bundle.format.messages` the header, `milepost.bundle.format.entry` the entries and
+`milepost.bundle.format.slices` the slice keys. With an alignment of 1, all files are byte for byte what TensorFlow's SaveV2 writes for the
 same tensors. Source: TensorFlow 2.21, ``tensorflow/core/util/tensor_bundle/tensor_bundle.cc``.
 """
 
@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from milepost.bundle.counting import counter
-from milepost.bundle.entry import Entry, encode
+from milepost.bundle.format.entry import Entry, encode
+from milepost.bundle.format.messages import BundleHeader
+from milepost.bundle.format.slices import check_piece, covers, slice_key
 from milepost.bundle.layout import ALIGNMENT, Placed, write_tensors
 from milepost.bundle.memory import Array
-from milepost.bundle.messages import BundleHeader
-from milepost.bundle.slices import check_piece, covers, slice_key
 from milepost.collector import collection_paused
 from milepost.errors import MilepostError, MismatchError, UnsupportedError
 from milepost.forks import ForkableLock

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from milepost.bundle.slices import Box
+from milepost.bundle.format.slices import Box
 
 _CUT: Final = 8 << 20
 """Bytes below which a box is not cut for the sake of a fair division."""

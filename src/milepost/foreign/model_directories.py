@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from milepost.bundle.names import INDEX_SUFFIX
+from milepost.bundle.format.names import INDEX_SUFFIX
 from milepost.storage import Storage
 
 _USUAL: Final = ("model", "pytorch_model", "diffusion_pytorch_model", "adapter_model")

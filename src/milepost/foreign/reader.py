@@ -12,12 +12,12 @@ import numpy as np
 from milepost.bundle.boxes import read_box
 from milepost.bundle.catalogue import Catalogue, numbered
 from milepost.bundle.counting import counter
-from milepost.bundle.entry import Entry
+from milepost.bundle.format.entry import Entry
+from milepost.bundle.format.slices import Box, index_of, ranges
 from milepost.bundle.interface import Origin
 from milepost.bundle.mapping import map_bytes
 from milepost.bundle.memory import Array, new_array
 from milepost.bundle.problems import no_such_key
-from milepost.bundle.slices import Box, index_of, ranges
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.items import ROOT, Item, are_keys, items_of, tensors_alone, walked

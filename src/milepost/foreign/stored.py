@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from milepost.bundle.catalogue import Catalogue, numbered
+from milepost.bundle.format.slices import Box
 from milepost.bundle.memory import Array
-from milepost.bundle.slices import Box
 from milepost.storage import ReadableFile
 from milepost.tensor import TensorSpec
 

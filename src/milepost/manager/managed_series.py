@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Any, Final
 
-from milepost.bundle.names import find_prefixes, index_path
+from milepost.bundle.format.names import find_prefixes, index_path
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions, resolved, storage_of
 from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedError

@@ -23,9 +23,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from milepost.bundle.format.slices import Box, relative
+from milepost.bundle.format.strings import elements_of
 from milepost.bundle.memory import blocks, bytes_of
-from milepost.bundle.slices import Box, relative
-from milepost.bundle.strings import elements_of
 from milepost.coding.crc32c import crc32c
 from milepost.coding.digest import blake2b
 from milepost.distributed.replicas import Replicas, holders_in_words

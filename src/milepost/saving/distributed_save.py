@@ -25,8 +25,8 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle import BundleWriter
+from milepost.bundle.format.slices import index_of
 from milepost.bundle.merging import contribution, merged_index
-from milepost.bundle.slices import index_of
 from milepost.distributed.replicas import difference_of, digests, find_difference
 from milepost.distributed.rounds import Message, Rounds
 from milepost.engine.options import CheckpointOptions

@@ -31,8 +31,8 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, Self
 
 from milepost.bundle import BundleWriter, Entry, index_path
+from milepost.bundle.format.slices import covers
 from milepost.bundle.reader import IndexedReader
-from milepost.bundle.slices import covers
 from milepost.bundle.unchanged import Candidate, find_unchanged
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite

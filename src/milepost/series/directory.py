@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal
 
 from milepost.bundle import data_path, open_whole
-from milepost.bundle.names import index_path, locate
+from milepost.bundle.format.names import index_path, locate
 from milepost.errors import (
     ArgumentError,
     CheckpointNotFoundError,

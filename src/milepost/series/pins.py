@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from milepost.bundle import index_path
-from milepost.bundle.names import INDEX_SUFFIX
+from milepost.bundle.format.names import INDEX_SUFFIX
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, UnsupportedError
 from milepost.series.announcement import digest_of
 from milepost.series.leftovers import data_files

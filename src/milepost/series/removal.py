@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from milepost.bundle import index_path
-from milepost.bundle.names import v1_shards
+from milepost.bundle.format.names import v1_shards
 from milepost.errors import printable
 from milepost.logs import heard
 from milepost.series.leftovers import data_files, data_files_of

@@ -15,7 +15,7 @@ import os
 from typing import Final
 
 from milepost.bundle import index_path
-from milepost.bundle.names import v1_shards
+from milepost.bundle.format.names import v1_shards
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
 from milepost.series.state_file import STATE_FILE, state_of
 from milepost.storage import Storage

@@ -18,7 +18,7 @@ import time
 from typing import Final
 
 from milepost.bundle import index_path
-from milepost.bundle.names import INDEX_SUFFIX, find_prefixes
+from milepost.bundle.format.names import INDEX_SUFFIX, find_prefixes
 from milepost.errors import CheckpointNotFoundError
 from milepost.series.announcement import announced, forget
 from milepost.series.notes import temporaries

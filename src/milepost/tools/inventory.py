@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from milepost.bundle import find_prefixes, index_path, parse_data_path
-from milepost.bundle.names import INDEX_SUFFIX, v1_shards
+from milepost.bundle.format.names import INDEX_SUFFIX, v1_shards
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,

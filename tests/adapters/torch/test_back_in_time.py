@@ -13,7 +13,7 @@ from milepost.restoring.load import preview
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = pytest.importorskip("torch.nn")
-late_groups = pytest.importorskip("milepost.adapters.torch.late_groups")
+late_groups = pytest.importorskip("milepost.adapters.torch.optimizers.late_groups")
 
 
 def made():

@@ -9,7 +9,7 @@ from milepost.adapters import adapter_of
 from milepost.errors import UntrackableError
 
 torch = pytest.importorskip("torch")
-gradients = pytest.importorskip("milepost.adapters.torch.gradients")
+gradients = pytest.importorskip("milepost.adapters.torch.optimizers.gradients")
 OPTIMIZERS = [torch.optim.SGD, torch.optim.Adam]
 
 

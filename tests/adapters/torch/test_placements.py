@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-placements = pytest.importorskip("milepost.adapters.torch.placements")
+placements = pytest.importorskip("milepost.adapters.torch.distributed.placements")
 held, Split, with_repetitions = placements.held, placements.Split, placements.with_repetitions
 
 

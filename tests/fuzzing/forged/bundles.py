@@ -10,8 +10,8 @@ import numpy as np
 
 import milepost
 from milepost.bundle import BundleWriter, data_path, index_path
-from milepost.bundle.messages import BundleEntry, BundleHeader, SavedTensorSlices
-from milepost.bundle.slices import slice_key
+from milepost.bundle.format.messages import BundleEntry, BundleHeader, SavedTensorSlices
+from milepost.bundle.format.slices import slice_key
 from milepost.coding import varint
 from milepost.coding.crc32c import crc32c, mask
 from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from milepost.adapters.torch.local_shards import is_dtensor, local_of
+from milepost.adapters.torch.distributed.local_shards import is_dtensor, local_of
 from milepost.adapters.torch.private import UninitializedTensorMixin, load_from_state_dict, save_to_state_dict
 from milepost.adapters.torch.views import Part
 from milepost.deferred.table import deferred_on

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 from torch.overrides import TorchFunctionMode
 
-from milepost.adapters.torch.local_shards import is_dtensor, local_of
+from milepost.adapters.torch.distributed.local_shards import is_dtensor, local_of
 from milepost.adapters.torch.private import UninitializedTensorMixin, hide_from_compilers, registration
 from milepost.deferred.rescan import look_again
 from milepost.deferred.table import Position, admit, defer, deferred_on

@@ -28,9 +28,9 @@ from milepost.adapters.torch.accounts import (
     removed_names,
     unwrapped,
 )
-from milepost.adapters.torch.data_parallel import broadcast_buffers, put_shards_back
+from milepost.adapters.torch.distributed.data_parallel import broadcast_buffers, put_shards_back
+from milepost.adapters.torch.distributed.local_shards import is_dtensor
 from milepost.adapters.torch.hooks import watch_module
-from milepost.adapters.torch.local_shards import is_dtensor
 from milepost.adapters.torch.older_states import load_saved
 from milepost.adapters.torch.private import UninitializedTensorMixin
 from milepost.adapters.torch.refused import has_sharded, sharded_omission

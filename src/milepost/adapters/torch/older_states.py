@@ -19,7 +19,7 @@ from milepost.adapters.torch.accounts import (
     overrides_loading,
     registered_tensors,
 )
-from milepost.adapters.torch.local_shards import is_dtensor
+from milepost.adapters.torch.distributed.local_shards import is_dtensor
 from milepost.adapters.torch.memory import as_tensor
 from milepost.adapters.torch.private import VERSIONS
 from milepost.graph.contract.matching import LoadedState, SavedState

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import torch
 
-from milepost.adapters.torch.local_shards import ORDINARY
+from milepost.adapters.torch.distributed.local_shards import ORDINARY
 from milepost.adapters.torch.memory import as_array, as_tensor, dtype_of, has_copy, write
 from milepost.graph.adapter import Array, StoredTensor
 from milepost.tensor import OnDevice, Piece, PiecewiseArray, TensorSlice

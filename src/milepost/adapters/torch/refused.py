@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from milepost.adapters.torch.local_shards import ORDINARY, is_dtensor, local_of, unfinished_sum
+from milepost.adapters.torch.distributed.local_shards import ORDINARY, is_dtensor, local_of, unfinished_sum
 from milepost.adapters.torch.private import UninitializedTensorMixin, is_traceable_wrapper_subclass
 from milepost.facts import Fact
 from milepost.graph.omissions import Omission

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from milepost.adapters.torch.accounts import may_convert, registered_tensors
-from milepost.adapters.torch.local_shards import ORDINARY
+from milepost.adapters.torch.distributed.local_shards import ORDINARY
 from milepost.tensor import TensorSpec
 
 

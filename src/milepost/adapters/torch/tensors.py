@@ -13,10 +13,9 @@ import numpy as np
 import torch
 
 from milepost.adapters.optimizer_settings import STRIDES
+from milepost.adapters.torch.distributed.local_shards import ORDINARY
 from milepost.adapters.torch.hints import GRADIENT, HINTS, PLAIN, hints_of
 from milepost.adapters.torch.layouts import empty_with_strides, strides_to_save
-from milepost.adapters.torch.leaves import before_gradient, gradient_to_save, set_gradient
-from milepost.adapters.torch.local_shards import ORDINARY
 from milepost.adapters.torch.memory import (
     as_tensor,
     changed,
@@ -27,6 +26,7 @@ from milepost.adapters.torch.memory import (
     write,
 )
 from milepost.adapters.torch.on_gpu import elements, is_large, read_into
+from milepost.adapters.torch.optimizers.leaves import before_gradient, gradient_to_save, set_gradient
 from milepost.adapters.torch.private import is_traceable_wrapper_subclass, swap_tensors
 from milepost.adapters.torch.refused import refusal_of
 from milepost.errors import UnsupportedError

@@ -26,8 +26,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from milepost.bundle.format.slices import Box, index_of
 from milepost.bundle.memory import Array
-from milepost.bundle.slices import Box, index_of
 from milepost.bundle.transfer import read_chunks
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign import zip_content

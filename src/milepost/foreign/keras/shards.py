@@ -10,8 +10,8 @@ import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from milepost.bundle.format.slices import Box
 from milepost.bundle.memory import Array
-from milepost.bundle.slices import Box
 from milepost.coding.json_data import LONGEST, parse_object
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
 from milepost.foreign.keras.files import KerasFile

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle.boxes import read_box
-from milepost.bundle.entry import Entry
+from milepost.bundle.format.entry import Entry
+from milepost.bundle.format.slices import Box, index_of, intersection, relative
 from milepost.bundle.held import FileInMemory
 from milepost.bundle.memory import Array, new_array
-from milepost.bundle.slices import Box, index_of, intersection, relative
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.opaque import Opaque
 from milepost.foreign.pytorch.archive import TorchArchive

@@ -24,7 +24,7 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from milepost.bundle.slices import Box
+from milepost.bundle.format.slices import Box
 from milepost.coding.depth import DEEPEST
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.foreign.opaque import Name, Opaque

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
-from milepost.bundle.slices import Box
+from milepost.bundle.format.slices import Box
 from milepost.errors import CorruptCheckpointError, UnsupportedError
 from milepost.tensor.spec import format_shape
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from milepost.bundle.casting import floating
-from milepost.bundle.names import INDEX_SUFFIX
+from milepost.bundle.format.names import INDEX_SUFFIX
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.checkpoint.reader import resolve
 from milepost.conversion.conversion import Conversion, Wanted, converted

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from milepost.adapters.torch.local_shards import is_dtensor
+from milepost.adapters.torch.distributed.local_shards import is_dtensor
 
 _LEFT_OUT: Final = frozenset({"state", "param_groups", "step"})
 """What the second optimizer has for itself. A scheduler puts a ``step`` of the live optimizer into its attributes."""

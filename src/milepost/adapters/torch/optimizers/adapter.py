@@ -30,18 +30,18 @@ import torch
 
 from milepost.adapters.optimizer_settings import EMPTY, NO_STATE, PLAIN_SETTINGS, STRIDES, as_loaded
 from milepost.adapters.torch.accounts import state_dict_fails
-from milepost.adapters.torch.first_state import state_of_first_step
-from milepost.adapters.torch.gradients import is_watched, mark_as_used, unused_gradients
+from milepost.adapters.torch.distributed.local_shards import home_of_shard, is_dtensor, new_dtensor
 from milepost.adapters.torch.hints import GRADIENT, HINTS, PLAIN, keep_hint
 from milepost.adapters.torch.in_place import into
 from milepost.adapters.torch.layouts import is_made_alike, keep_layout, unlike_layout
-from milepost.adapters.torch.leaves import is_leaf_with_gradient, keep_gradient
-from milepost.adapters.torch.local_shards import home_of_shard, is_dtensor, new_dtensor
 from milepost.adapters.torch.memory import dtype_of, torch_dtype
-from milepost.adapters.torch.param_groups import ParamGroups, remember
+from milepost.adapters.torch.optimizers.first_state import state_of_first_step
+from milepost.adapters.torch.optimizers.gradients import is_watched, mark_as_used, unused_gradients
+from milepost.adapters.torch.optimizers.leaves import is_leaf_with_gradient, keep_gradient
+from milepost.adapters.torch.optimizers.param_groups import ParamGroups, remember
+from milepost.adapters.torch.optimizers.shared_parts import shares_between_parts
+from milepost.adapters.torch.optimizers.steps import watch_step
 from milepost.adapters.torch.refused import refusal_of, sharded_omission
-from milepost.adapters.torch.shared_parts import shares_between_parts
-from milepost.adapters.torch.steps import watch_step
 from milepost.adapters.torch.tensors import home_of
 from milepost.adapters.torch.unsaved import Unsaved
 from milepost.adapters.torch.views import Part, forget_view, has_view, view_of

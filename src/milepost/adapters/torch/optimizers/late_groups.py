@@ -23,7 +23,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self._waiting: weakref.WeakSet[Any] = weakref.WeakSet()
-        """The groups of the optimizers that wait, as `milepost.adapters.torch.param_groups.ParamGroups`."""
+        """The groups of the optimizers that wait, as `milepost.adapters.torch.optimizers.param_groups.ParamGroups`."""
         self._replaced: Callable[..., Any] | None = None
         self._installed: Callable[..., Any] | None = None
 

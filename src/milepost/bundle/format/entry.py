@@ -11,7 +11,7 @@
              {7 slices Slice}     the pieces in which the tensor was saved, each under its own key; then 3 to 6 have no meaning
              (1001 element_type string)?      the name of an element type that TensorFlow lacks
 
-Fields are in the order of their numbers, and numbers that are zero are left out. `milepost.bundle.messages` has Shape and Slice. Source:
+Fields are in the order of their numbers, and numbers that are zero are left out. `milepost.bundle.format.messages` has Shape and Slice. Source:
 TensorFlow 2.21, ``tensorflow/core/protobuf/tensor_bundle.proto``.
 
 The field 1001 is milepost's own, and TensorFlow skips it. To TensorFlow such a tensor is one of uint8. If an element has more than one
@@ -28,9 +28,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from milepost.bundle import strings, variants
-from milepost.bundle.messages import BundleEntry, Shape
-from milepost.bundle.slices import box_message, parse_box
+from milepost.bundle.format import strings, variants
+from milepost.bundle.format.messages import BundleEntry, Shape
+from milepost.bundle.format.slices import box_message, parse_box
 from milepost.coding.fields import fixed32_field, fixed32_fields, message_field, number_field, number_fields
 from milepost.coding.protobuf import parse
 from milepost.coding.varints import Column
@@ -118,7 +118,7 @@ def encode_all(
 
 
 def decode(data: bytes) -> Entry:
-    """Decodes an entry. `milepost.bundle.columns` decodes all entries of an index at once, and leaves those to this function that are unusual.
+    """Decodes an entry. `milepost.bundle.format.columns` decodes all entries of an index at once, and leaves those to this function that are unusual.
 
     Raises:
         CorruptCheckpointError: The data is not an entry, or is inconsistent.

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from milepost.adapters.torch.local_shards import is_dtensor, local_of
-from milepost.adapters.torch.steps import has_hooks
+from milepost.adapters.torch.distributed.local_shards import is_dtensor, local_of
+from milepost.adapters.torch.optimizers.steps import has_hooks
 from milepost.facts import Fact
 from milepost.graph.omissions import Omission
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from milepost.adapters.torch.hints import HINTS
-from milepost.adapters.torch.local_shards import (
+from milepost.adapters.torch.distributed.local_shards import (
     held_of,
     home_of_shard,
     is_dtensor_type,
@@ -24,9 +23,10 @@ from milepost.adapters.torch.local_shards import (
     local_of,
     with_local,
 )
+from milepost.adapters.torch.distributed.placements import HeldBox, HeldPart
+from milepost.adapters.torch.hints import HINTS
 from milepost.adapters.torch.memory import changed, dtype_of, memory, write
 from milepost.adapters.torch.on_gpu import elements
-from milepost.adapters.torch.placements import HeldBox, HeldPart
 from milepost.adapters.torch.private import swap_tensors
 from milepost.adapters.torch.refused import refusal_of
 from milepost.adapters.torch.tensors import no_value

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from milepost.adapters.torch.placements import HeldPart, Split, held, with_repetitions
+from milepost.adapters.torch.distributed.placements import HeldPart, Split, held, with_repetitions
 from milepost.adapters.torch.private import root_mesh
 from milepost.errors import UnsupportedError
 from milepost.facts import Fact

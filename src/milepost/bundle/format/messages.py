@@ -5,7 +5,7 @@
     BundleHeader         := 1 num_shards int32  2 endianness int32  3 version Version       endianness: 0 little, 1 big
     Version              := 1 producer int32  2 min_consumer int32  {3 bad_consumers int32}
     BundleEntry          := 1 dtype int32  2 shape Shape  3 shard_id int32  4 offset int64  5 size int64
-                            6 crc32c fixed32  {7 slices Slice}  (1001 element_type string)?   see `milepost.bundle.entry`
+                            6 crc32c fixed32  {7 slices Slice}  (1001 element_type string)?   see `milepost.bundle.format.entry`
     Shape                := {2 dim Dimension}  3 unknown_rank bool
     Dimension            := 1 size int64  2 name bytes
     Slice                := {1 extent Extent}                                               one for each dimension

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from milepost.adapters.iterators.any_library import StatefulAdapter
-from milepost.adapters.torch.param_groups import recall
+from milepost.adapters.torch.optimizers.param_groups import recall
 from milepost.graph.adapter import register
 
 

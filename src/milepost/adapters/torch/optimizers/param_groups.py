@@ -26,11 +26,11 @@ import numpy as np
 import torch
 
 from milepost.adapters.optimizer_settings import NO_STATE, as_setting
-from milepost.adapters.torch.gradients import has_stepped
 from milepost.adapters.torch.in_place import into
-from milepost.adapters.torch.late_groups import watch_groups
+from milepost.adapters.torch.optimizers.gradients import has_stepped
+from milepost.adapters.torch.optimizers.late_groups import watch_groups
+from milepost.adapters.torch.optimizers.steps import before_step, has_hooks, watch_step
 from milepost.adapters.torch.plain_tensors import is_plain
-from milepost.adapters.torch.steps import before_step, has_hooks, watch_step
 from milepost.adapters.torch.views import forget_view, view_of
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.adapter import Adapter, Array, Value, register

@@ -2,7 +2,7 @@
 
 Nearly all entries have the form that writers give them: type, shape, and then the fields of the place in the order of their numbers. These
 are decoded together, in a fraction of the time. Entries of another form, such as those of tensors in pieces, and entries with something wrong,
-are left to `milepost.bundle.entry.decode`.
+are left to `milepost.bundle.format.entry.decode`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle.catalogue import UNKNOWN, Catalogue
-from milepost.bundle.entry import Entry, spec_of
-from milepost.bundle.messages import BundleEntry
+from milepost.bundle.format.entry import Entry, spec_of
+from milepost.bundle.format.messages import BundleEntry
 from milepost.coding import varints
 from milepost.coding.protobuf import parse
 from milepost.coding.varints import Column
@@ -53,7 +53,7 @@ def decode_all(rows: Rows) -> Catalogue:
         The tensors. The fields of those that are left to `decode` have no meaning.
 
     Example:
-        >>> from milepost.bundle.entry import encode
+        >>> from milepost.bundle.format.entry import encode
         >>> from milepost.tensor import DType
         >>> entry = encode(DType.of("float32"), (2,), offset=7, size=8)
         >>> ends = np.array([len(entry), len(entry) + 1])

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from milepost.adapters.torch.local_shards import is_dtensor
+from milepost.adapters.torch.distributed.local_shards import is_dtensor
 from milepost.adapters.torch.private import has_gathered_parameters
 from milepost.errors import UntrackableError
 

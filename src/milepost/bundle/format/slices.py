@@ -6,7 +6,7 @@
     extent := start:snum  length:snum          whole dimension: start 0, length -1
 
 All keys of slices begin with a zero byte, so they come right after the header. Numbers and strings are those of
-`milepost.coding.ordered`. The entry of the whole tensor lists its pieces as messages (Slice in `milepost.bundle.messages`).
+`milepost.coding.ordered`. The entry of the whole tensor lists its pieces as messages (Slice in `milepost.bundle.format.messages`).
 Source: TensorFlow 2.21, ``tensorflow/core/util/saved_tensor_slice_util.cc``.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from milepost.bundle.messages import Slice
+from milepost.bundle.format.messages import Slice
 from milepost.coding import ordered
 from milepost.errors import CorruptCheckpointError, MismatchError
 from milepost.tensor import TensorSlice

@@ -1,0 +1,1 @@
+"""Tensors and modules of PyTorch that several processes hold together."""

@@ -22,7 +22,7 @@ from milepost.bundle import data_path, index_path, open_whole
 from milepost.distributed.rounds import Message, Rounds, Session
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.saving.distributed_plan import is_small, plan_share
 from milepost.saving.distributed_save import divide_share, save_as_first, save_as_other
 from milepost.saving.save import LiveState, Member

@@ -60,14 +60,14 @@ SAVE: Final = (
     Stage("plan: read the live objects", "milepost.saving.save", "read_state"),
     Stage("walk over the objects", "milepost.saving.save", "walk", 1),
     Stage("name types of containers and plain values", "milepost.saving.save", "type_names", 1),
-    Stage("encode the object graph", "milepost.graph.object_graph", "ObjectGraph.serialize"),
+    Stage("encode the object graph", "milepost.graph.saved.object_graph", "ObjectGraph.serialize"),
     Stage("give the tensors to the writer", "milepost.bundle.writer", "BundleWriter.add_all"),
     Stage("checksums, entries and the data file", "milepost.bundle.writer", "BundleWriter.write_shard"),
     Stage("sort the entries and build the index", "milepost.bundle.writer", "BundleWriter.index"),
     Stage("whole save", "milepost.checkpoint.checkpoint", "Checkpoint.write"),
 )
 RESTORE: Final = (
-    Stage("decode the object graph", "milepost.graph.object_graph", "ObjectGraph.deserialize"),
+    Stage("decode the object graph", "milepost.graph.saved.object_graph", "ObjectGraph.deserialize"),
     Stage("match", "milepost.restoring.match", "Matcher.match"),
     Stage("check types and shapes, and decode entries", "milepost.restoring.restore", "Restoration._check"),
     Stage("deliver", "milepost.restoring.restore", "deliver"),

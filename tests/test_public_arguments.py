@@ -9,6 +9,7 @@ import pytest
 import milepost
 import milepost.adapters
 import milepost.coordination
+import milepost.graph.saved.object_graph
 import milepost.retention
 import milepost.storage
 import milepost.testing
@@ -83,10 +84,10 @@ def test_arguments_are_of_public_types(name):
 
 
 def test_arguments_of_other_types_are_found():
-    def takes(each: "list[milepost.graph.object_graph.ObjectGraph] | None") -> None: ...
+    def takes(each: "list[milepost.graph.saved.object_graph.ObjectGraph] | None") -> None: ...
 
     assert list(arguments_that_are_not_public(takes, everything_public())) == [
-        "test_arguments_of_other_types_are_found.<locals>.takes(each: milepost.graph.object_graph.ObjectGraph)"
+        "test_arguments_of_other_types_are_found.<locals>.takes(each: milepost.graph.saved.object_graph.ObjectGraph)"
     ]
 
 

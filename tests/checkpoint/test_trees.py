@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import milepost
 from milepost.graph.keys import OBJECT_GRAPH
-from milepost.graph.object_graph import Edge, Node, ObjectGraph
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph
 from milepost.storage import MemoryStorage
 
 Point = namedtuple("Point", "x y")

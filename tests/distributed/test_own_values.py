@@ -5,7 +5,7 @@ import pytest
 from milepost.distributed.own_values import graph_of_process, refuse_another_number
 from milepost.errors import MismatchError, UnrestoredWarning
 from milepost.graph.keys import OwnName
-from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Node, ObjectGraph, SavedValue
 
 
 def value(name, *, skipped=True):

@@ -4,7 +4,7 @@ import numpy as np
 
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
-from milepost.graph.object_graph import Node, ObjectGraph
+from milepost.graph.saved.object_graph import Node, ObjectGraph
 from milepost.saving.distributed_plan import checksum, plan_share
 from milepost.saving.save import LiveState, Member
 from milepost.tensor import DType, Shard, ShardedArray

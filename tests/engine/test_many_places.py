@@ -5,7 +5,7 @@ import pytest
 
 import milepost
 from milepost import Checkpoint, UnsupportedError, Variable
-from milepost.graph.object_graph import Edge, Node, ObjectGraph
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph
 from milepost.storage.local import LOCAL_STORAGE
 from tests.bundle.bundles import write
 

@@ -29,7 +29,7 @@ from milepost.coding import ordered, snappy
 from milepost.coding.crc32c import crc32c, mask
 from milepost.coding.json_data import parse_json
 from milepost.foreign.jax import orbax
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.plain_state.decoding import from_text
 from milepost.series import metadata
 from milepost.series.notes import removals, temporaries

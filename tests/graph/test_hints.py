@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from milepost.errors import CorruptCheckpointError
-from milepost.graph.hints import decode, encode
+from milepost.graph.saved.hints import decode, encode
 
 NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
 HINTS = st.one_of(

@@ -9,7 +9,7 @@ import milepost
 from milepost import Checkpoint, CorruptCheckpointError, Module, UntrackableError
 from milepost.deferred.table import deferred_on
 from milepost.graph.contract.operation import Operation
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.graph.traversal import walk
 from milepost.storage import LocalStorage
 from tests.bundle.bundles import write

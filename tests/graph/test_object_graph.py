@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost import CorruptCheckpointError
-from milepost.graph import decoding
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
+from milepost.graph.saved import decoding
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 
 
 @st.composite

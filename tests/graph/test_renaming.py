@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from milepost.errors import UnsupportedError
 from milepost.graph.keys import escape
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
-from milepost.graph.renaming import Move, moves, renamed
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
+from milepost.graph.saved.renaming import Move, moves, renamed
 
 NAMES = st.sampled_from(["a", "b", "c", "layers", "0", "1", "a.b", "c/d"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map(tuple)

@@ -4,9 +4,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from milepost.graph.nodes import Edge, Node, SavedValue, SlotReference
-from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.selection import selected
+from milepost.graph.saved.nodes import Edge, Node, SavedValue, SlotReference
+from milepost.graph.saved.object_graph import ObjectGraph
+from milepost.graph.saved.selection import selected
 
 
 def value(key):

@@ -5,7 +5,7 @@ import pytest
 
 from milepost.errors import MismatchError
 from milepost.graph.contract.operation import Operation
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.restoring.lost_values import refuse_lost_values
 from tests.bundle.bundles import bundle
 from tests.objects import module

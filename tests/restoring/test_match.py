@@ -5,7 +5,7 @@ import numpy as np
 from milepost import Checkpoint, Variable
 from milepost.engine.report import Outcome
 from milepost.graph.keys import OBJECT_GRAPH
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.storage import LocalStorage
 from tests.bundle.bundles import write
 

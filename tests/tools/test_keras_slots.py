@@ -3,7 +3,7 @@
 import pytest
 
 import milepost
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.restoring.load import read_object_graph
 from milepost.tools.drawing.keras_slots import KerasSlot, keras_slots
 from milepost.tools.drawing.picture import SLOT, VARIABLE, picture_of

@@ -5,7 +5,7 @@ import pytest
 
 import milepost
 from milepost import Checkpoint
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.tools.drawing.picture import picture_of
 from milepost.tools.tree import folded, tree_of
 from milepost.tools.values.tensors import rows_of

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import milepost
 from milepost import KeyNotFoundError
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.tools.drawing.layout import place, rows_of
 from milepost.tools.drawing.picture import COLOURS, MOST_NODES, OBJECT, OPTIMIZER, SLOT, VARIABLE, DrawnEdge, picture_of
 from milepost.tools.drawing.svg import STYLE, to_dot, to_svg

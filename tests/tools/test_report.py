@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as arrays
 import milepost
 from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.bundle.counting import counted_by
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.tensor import DType
 from milepost.tools.cli import main
 from milepost.tools.named import open_named

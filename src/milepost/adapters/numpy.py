@@ -3,7 +3,7 @@
 A writable array is restored in place, whatever its strides. A read-only array or a scalar is replaced in the object that holds it.
 
 Files hold elements in the byte order of the machine, text as UTF-8, and rows one after the other. An array that differs has hints in the
-object graph (`milepost.graph.hints`), which `milepost.load` uses::
+object graph (`milepost.graph.saved.hints`), which `milepost.load` uses::
 
     dtype     NumPy's name of the element type: "<U3", "|S8", "StringDType()" for text, ">f4" for the other byte order; "str" for
               an array of objects that are all of this type

@@ -36,15 +36,15 @@ from milepost.foreign.pytorch.rebuilt import METADATA, Size, of_kind, refusal
 from milepost.foreign.pytorch.tensors import strides_of
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Array, adapter_of, adapter_of_array_type, values_of
-from milepost.graph.all_names import lazy_names, removed_names, unlisted_names, version_of
 from milepost.graph.frameworks import import_adapters
-from milepost.graph.hints import decode
 from milepost.graph.keys import EXTRA_STATE, STATE_DICT, VARIABLE_VALUE, unescape
-from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
 from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.graph.plain.values import from_saved
-from milepost.graph.renaming import renamed
-from milepost.graph.selection import selected
+from milepost.graph.saved.all_names import lazy_names, removed_names, unlisted_names, version_of
+from milepost.graph.saved.hints import decode
+from milepost.graph.saved.object_graph import Node, ObjectGraph, SavedValue
+from milepost.graph.saved.renaming import renamed
+from milepost.graph.saved.selection import selected
 from milepost.graph.trees.structure import NAMED_TUPLE, make_tuple, named_tuple_called
 from milepost.plain_state.arrays import Padding
 from milepost.plain_state.decoding import unpack
@@ -215,7 +215,7 @@ class _Selected:
 
 
 Hints = Mapping[str, Array]
-"""The hints of a tensor; see `milepost.graph.hints`."""
+"""The hints of a tensor; see `milepost.graph.saved.hints`."""
 MakeArray = Callable[[str, str, Hints, Callable[[], Any]], Any]
 """Makes an array of a tensor: by its key, its local name, its hints, and a function that reads it as an array of NumPy."""
 _NO_HINTS: Final[Hints] = MappingProxyType({})

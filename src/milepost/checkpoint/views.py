@@ -13,7 +13,7 @@ from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableErro
 from milepost.graph.adapter import adapter_during, adapter_of
 from milepost.graph.contract.operation import Operation
 from milepost.graph.description import MOST_ROWS, counted, html_table, kind_of, of_file
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
 from milepost.graph.trees.places import Place
 from milepost.restoring.load import read_object_graph

@@ -21,8 +21,8 @@ from milepost.conversion.tensorflow_writer import checkpoint_files
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.sharding import MaxShardSizePolicy
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE
-from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.rekeyed import rekeyed
+from milepost.graph.saved.object_graph import ObjectGraph
+from milepost.graph.saved.rekeyed import rekeyed
 from milepost.graph.trees.structure import is_tuple, make_tuple
 from milepost.plain_state.kinds import OfKind
 from milepost.restoring.load import read_object_graph

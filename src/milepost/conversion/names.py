@@ -8,9 +8,9 @@ from typing import Protocol
 from milepost.bundle import BundleReader
 from milepost.engine.translation import Translation
 from milepost.graph.keys import SLOT
-from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.renaming import renamed
-from milepost.graph.selection import selected
+from milepost.graph.saved.object_graph import ObjectGraph
+from milepost.graph.saved.renaming import renamed
+from milepost.graph.saved.selection import selected
 
 
 class Naming(Protocol):
@@ -135,5 +135,5 @@ class NewNames:
 
 
 def renamed_graph(graph: ObjectGraph, names: Naming) -> tuple[ObjectGraph, list[str]]:
-    """An object graph with the new names, and the keys of the values that ``rename`` leaves out. Errors are those of `milepost.graph.renaming.renamed`."""
+    """An object graph with the new names, and the keys of the values that ``rename`` leaves out. Errors are those of `milepost.graph.saved.renaming.renamed`."""
     return renamed(selected(graph, names.takes, names.ignores).graph, names, others=names.knows_others)

@@ -20,11 +20,11 @@ from milepost.conversion.states import PlainState, states_in_file, states_of, te
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item, walked
 from milepost.foreign.pytorch.rebuilt import METADATA as METADATA_OF_MODULES
-from milepost.graph.all_names import all_names, lazy_names, only_listed, version_of
-from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, escape
-from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.values import SPEC_OF_NONE
+from milepost.graph.saved.all_names import all_names, lazy_names, only_listed, version_of
+from milepost.graph.saved.hints import decode
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.restoring.load import read_object_graph
 from milepost.tensor import DType, TensorSpec
 from milepost.tensor.dtype import STRING

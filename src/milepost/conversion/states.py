@@ -20,7 +20,7 @@ from milepost.foreign.packed import packed
 from milepost.foreign.pytorch.rebuilt import METADATA
 from milepost.foreign.stored import Stored
 from milepost.graph.keys import EXTRA_STATE, escape, unescape
-from milepost.graph.object_graph import Node, ObjectGraph
+from milepost.graph.saved.object_graph import Node, ObjectGraph
 from milepost.plain_state.arrays import Padding
 from milepost.plain_state.decoding import unpack
 from milepost.plain_state.kinds import OfKind

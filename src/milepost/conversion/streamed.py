@@ -76,7 +76,7 @@ class StreamedArray:
     Args:
         source: Where its elements are.
         key: Its key.
-        hints: Its hints, as `milepost.graph.hints` has them.
+        hints: Its hints, as `milepost.graph.saved.hints` has them.
     """
 
     def __init__(self, source: TensorSource, key: str, hints: Mapping[str, Array]) -> None:

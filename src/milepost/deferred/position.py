@@ -10,7 +10,7 @@ from milepost.bundle import BundleReader
 from milepost.deferred.identity import Bindings
 from milepost.deferred.saved_nodes import SavedNodes
 from milepost.graph.contract.operation import Operation
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.tensor import TensorSpec
 
 

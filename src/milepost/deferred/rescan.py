@@ -8,7 +8,7 @@ from milepost.deferred.table import ANY, deferred_on, forget_settled, is_anythin
 from milepost.graph.adapter import adapter_during
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import child_path
-from milepost.graph.saved_edges import stand_ins
+from milepost.graph.saved.edges import stand_ins
 from milepost.graph.traversal import live_children, walk
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milepost.bundle import BundleReader
-from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, unescape
-from milepost.graph.object_graph import ObjectGraph, SavedValue
+from milepost.graph.saved.hints import decode
+from milepost.graph.saved.object_graph import ObjectGraph, SavedValue
 from milepost.tensor import DType, TensorSpec
 
 

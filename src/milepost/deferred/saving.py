@@ -17,7 +17,7 @@ from milepost.deferred.table import Position, deferred_on
 from milepost.graph.adapter import Array
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.object_graph import Edge, SavedValue, SlotReference
+from milepost.graph.saved.object_graph import Edge, SavedValue, SlotReference
 from milepost.tensor import DType
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from milepost.errors import MismatchError, UnrestoredWarning, warn
 from milepost.graph.keys import ATTRIBUTES, OwnName, unescape
-from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Node, ObjectGraph, SavedValue
 
 _RANDOM = "random"
 

@@ -19,7 +19,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import ReportEntry
 from milepost.engine.translation import SAVE_COUNTER, Translated
 from milepost.errors import user_place
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.object_graph import ObjectGraph
 
 OWN: Final = frozenset({SAVE_COUNTER})
 """Names below the root that only milepost's checkpoints have, since milepost adds them itself."""

@@ -29,7 +29,7 @@ from milepost.engine.arguments import wrong
 from milepost.engine.unused_names import UnusedNames, warn_of_unused_name
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.keys import ATTRIBUTES, SLOT, names_of
-from milepost.graph.nodes import SavedValue
+from milepost.graph.saved.nodes import SavedValue
 
 Rename = Mapping[str, str] | Sequence[tuple[str | re.Pattern[str], str]] | Callable[[str], str | None]
 """New names of saved values; see `milepost.Checkpoint.restore`."""

@@ -43,12 +43,12 @@ from milepost.foreign.pytorch.rebuilt import METADATA, kind_of, refusal
 from milepost.foreign.reader import ForeignReader, as_value, is_value
 from milepost.foreign.stored import Stored
 from milepost.graph.adapter import Adapter, Value, values_of
-from milepost.graph.all_names import is_named
-from milepost.graph.hints import encode
 from milepost.graph.keys import EXTRA_STATE, SLOT, STATE_DICT, VARIABLE_VALUE, escape
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
-from milepost.graph.saved_edges import by_live_names
+from milepost.graph.saved.all_names import is_named
+from milepost.graph.saved.edges import by_live_names
+from milepost.graph.saved.hints import encode
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.plain_state.encoding import TEXT
 from milepost.tensor import DType
 

@@ -35,7 +35,7 @@ from milepost.foreign.stored import (
     catalogue_of,
 )
 from milepost.graph.numbers import NUMBERS
-from milepost.graph.renaming import Rename
+from milepost.graph.saved.renaming import Rename
 from milepost.plain_state.encoding import TEXT
 from milepost.storage import ReadableFile
 from milepost.storage.local_files import LocalFile

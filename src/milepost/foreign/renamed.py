@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from milepost.foreign.items import members
 from milepost.foreign.pytorch.rebuilt import METADATA
-from milepost.graph.renaming import Path, Rename, moves, same_name
+from milepost.graph.saved.renaming import Path, Rename, moves, same_name
 
 _CONTAINERS: Final = (Mapping, list, tuple)
 

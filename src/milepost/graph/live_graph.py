@@ -8,9 +8,9 @@ from typing import Any
 
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Value, values_of
-from milepost.graph.object_graph import Edge, SlotReference
 from milepost.graph.omissions import Omitted
 from milepost.graph.paths import Paths
+from milepost.graph.saved.object_graph import Edge, SlotReference
 
 
 @dataclass(slots=True)

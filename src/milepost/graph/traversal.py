@@ -25,11 +25,11 @@ from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.object_graph import Edge, SlotReference, new_edge
 from milepost.graph.omissions import Omission, Omitted
 from milepost.graph.plain.places import holds_state, kind_of_plain_place
 from milepost.graph.plain.values import PLAIN
 from milepost.graph.remedies import cannot_be_read
+from milepost.graph.saved.object_graph import Edge, SlotReference, new_edge
 from milepost.graph.trees.places import (
     InPlace,
     Place,

@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.graph.adapter import Adapter, Array, Value, register
-from milepost.graph.all_names import version_of
-from milepost.graph.hints import decode
 from milepost.graph.keys import STATE_DICT
-from milepost.graph.nodes import Node
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.all_names import version_of
+from milepost.graph.saved.hints import decode
+from milepost.graph.saved.nodes import Node
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.plain_state.encoding import pack
 from milepost.tensor import DType, TensorSpec
 

@@ -17,8 +17,8 @@ from milepost.engine.restore_record import RestoreRecord
 from milepost.graph.adapter import adapter_of, adapter_of_type, values_of
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import unescape
-from milepost.graph.object_graph import SavedValue
-from milepost.graph.saved_edges import by_live_names
+from milepost.graph.saved.edges import by_live_names
+from milepost.graph.saved.object_graph import SavedValue
 from milepost.graph.traversal import live_children
 from milepost.tensor import ShardedArray, TensorSlice
 

@@ -29,7 +29,7 @@ from milepost.graph.keys import Subtrees, tensor_key, unescape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
-from milepost.graph.saved_edges import by_live_names
+from milepost.graph.saved.edges import by_live_names
 from milepost.graph.traversal import live_children, walk
 from milepost.graph.trees.places import CheckedLeaf, Place
 from milepost.restoring.check import live_spec

@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from milepost.graph.object_graph import Node, ObjectGraph
+from milepost.graph.saved.object_graph import Node, ObjectGraph
 
 _MARKS: Final = frozenset({"variables", "_misc_assets"})
 _LISTS: Final = ("trainable_variables", "non_trainable_variables")

@@ -23,9 +23,9 @@ from milepost.foreign.items import walked
 from milepost.foreign.optimizers import GROUPS, STATE
 from milepost.graph.keys import SLOT, VARIABLE_VALUE
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.nodes import SavedValue
-from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.selection import names_of_live, paths_of_optimizers, selected
+from milepost.graph.saved.nodes import SavedValue
+from milepost.graph.saved.object_graph import ObjectGraph
+from milepost.graph.saved.selection import names_of_live, paths_of_optimizers, selected
 from milepost.restoring.restore import Restoration
 from milepost.restoring.state_by_names import StateByNames
 

@@ -34,9 +34,9 @@ from milepost.coding.depth import DEEPEST
 from milepost.errors import UnsupportedError
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper, append, hold_state, put, remove
 from milepost.graph.contract.operation import Operation
-from milepost.graph.object_graph import Node
 from milepost.graph.plain.places import PLAIN_TYPES, PlainLeaf, StateHolder, holds_state, plain_place
 from milepost.graph.plain.values import PLAIN, TYPE_NAMES, is_value, type_named
+from milepost.graph.saved.object_graph import Node
 from milepost.graph.trees.places import Place, placed
 from milepost.graph.trees.structure import is_tuple, make_tuple, named_tuple_called
 from milepost.restoring.saved_arrays import SavedArrays

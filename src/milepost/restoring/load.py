@@ -32,9 +32,9 @@ from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted
 from milepost.graph.frameworks import import_adapters
 from milepost.graph.keys import ATTRIBUTES, OBJECT_GRAPH
-from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.renaming import renamed
-from milepost.graph.selection import names_of_live, paths_of_optimizers, selected
+from milepost.graph.saved.object_graph import ObjectGraph
+from milepost.graph.saved.renaming import renamed
+from milepost.graph.saved.selection import names_of_live, paths_of_optimizers, selected
 from milepost.graph.traversal import walk
 from milepost.logs import heard, seconds_since
 from milepost.restoring.check import has_other_shape

@@ -16,8 +16,8 @@ from milepost.bundle import BundleReader
 from milepost.errors import MismatchError
 from milepost.graph.adapter import adapter_during
 from milepost.graph.contract.operation import Operation
-from milepost.graph.object_graph import ObjectGraph
-from milepost.graph.saved_edges import by_live_names
+from milepost.graph.saved.edges import by_live_names
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children
 
 _TRAINED: Final = "_trainable_variables"

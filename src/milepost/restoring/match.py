@@ -25,16 +25,16 @@ from milepost.engine.restore_record import RestoreRecord
 from milepost.engine.translation import SAVE_COUNTER
 from milepost.errors import MilepostError
 from milepost.graph.adapter import Adapter, Value, adapter_during, adapter_of_type_during, values_of
-from milepost.graph.all_names import loads_all
 from milepost.graph.containers import ListWrapper
 from milepost.graph.contract.operation import Operation
-from milepost.graph.hints import decode
 from milepost.graph.keys import ATTRIBUTES, tensor_key, unescape
 from milepost.graph.numbers import FRACTIONS, taken_by_scalar
-from milepost.graph.object_graph import Node, SavedValue
 from milepost.graph.plain.places import PLAIN_PLACES, PLAIN_TYPES, PlainLeaf, Unsaveable, holds_state
 from milepost.graph.plain.values import TYPE_NAMES, NumberTaker, taken_value
-from milepost.graph.saved_edges import by_live_names, stand_ins
+from milepost.graph.saved.all_names import loads_all
+from milepost.graph.saved.edges import by_live_names, stand_ins
+from milepost.graph.saved.hints import decode
+from milepost.graph.saved.object_graph import Node, SavedValue
 from milepost.graph.traversal import live_children
 from milepost.restoring.growth import Growth
 from milepost.restoring.saved_arrays import SavedArrays

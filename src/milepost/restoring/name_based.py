@@ -27,8 +27,8 @@ from milepost.graph.adapter import Value, adapter_of
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import child_path, tensor_key
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.renaming import same_name
-from milepost.graph.selection import names_of_live
+from milepost.graph.saved.renaming import same_name
+from milepost.graph.saved.selection import names_of_live
 from milepost.graph.traversal import walk
 from milepost.restoring.check import check, live_spec
 from milepost.restoring.deliver import deliver

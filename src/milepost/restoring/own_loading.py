@@ -10,10 +10,10 @@ from typing import Any
 
 from milepost.engine.restore_record import RestoreRecord
 from milepost.graph.adapter import adapter_of_type
-from milepost.graph.all_names import version_of
 from milepost.graph.contract.matching import SavedState
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.all_names import version_of
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.restoring.match import Match
 from milepost.restoring.undo import Undo
 

@@ -40,9 +40,9 @@ from milepost.engine.translation import UNTRANSLATED, Translated
 from milepost.errors import MilepostError, MismatchError, UnrestoredWarning, warn
 from milepost.graph.adapter import Adapter, adapter_of, adapter_of_type
 from milepost.graph.contract.operation import Operation
-from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.omissions import is_at_or_below
-from milepost.graph.saved_edges import by_live_names
+from milepost.graph.saved.edges import by_live_names
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.graph.traversal import walk
 from milepost.restoring.check import check, check_variables
 from milepost.restoring.converted import follow_converted

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from milepost.graph.adapter import Adapter, adapter_of_array_type
-from milepost.graph.hints import decode
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.object_graph import ObjectGraph
 from milepost.graph.plain.places import PLAIN_TYPES
+from milepost.graph.saved.hints import decode
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.tensor import TensorSpec
 
 

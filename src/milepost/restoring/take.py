@@ -52,7 +52,7 @@ class Take(NamedTuple):
 
 
 class HintedTake(Take):
-    """A live object that takes saved hints in addition to its values; see `milepost.graph.hints`.
+    """A live object that takes saved hints in addition to its values; see `milepost.graph.saved.hints`.
 
     Attributes:
         hints: The hints by name.

@@ -34,7 +34,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
-from milepost.graph.object_graph import Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Node, ObjectGraph, SavedValue
 from milepost.saving.save import LiveState, Member
 from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSlice, TensorSpec
 from milepost.tensor.slice import WHOLE

@@ -33,7 +33,7 @@ from milepost.engine.options import CheckpointOptions
 from milepost.errors import AfterCommitError, CheckpointNotFoundError, CoordinationError, MilepostError
 from milepost.graph.adapter import Array
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
-from milepost.graph.object_graph import SavedValue
+from milepost.graph.saved.object_graph import SavedValue
 from milepost.saving.distributed_part import ProcessFiles
 from milepost.saving.distributed_plan import SharePlan, is_small, with_own
 from milepost.saving.incremental import Division, divide

@@ -23,14 +23,14 @@ from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value
 from milepost.graph.contract.operation import Operation
-from milepost.graph.hints import encode
 from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, OwnName, escape, tensor_key
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.object_graph import Node, ObjectGraph, SavedValue, new_node, new_value
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.plain.places import PLAIN_TYPES
 from milepost.graph.plain.type_names import type_names
 from milepost.graph.remedies import cannot_be_read
+from milepost.graph.saved.hints import encode
+from milepost.graph.saved.object_graph import Node, ObjectGraph, SavedValue, new_node, new_value
 from milepost.graph.traversal import walk
 from milepost.graph.variable import shape_fits
 from milepost.saving.incremental import divide

@@ -13,7 +13,7 @@ from typing import Final
 from milepost.bundle import BundleReader
 from milepost.foreign import ForeignReader
 from milepost.graph.description import shortened
-from milepost.graph.object_graph import Node
+from milepost.graph.saved.object_graph import Node
 
 _UNNAMED: Final = re.compile(r"(Variable|variable)(_\d+)?(:0)?")
 """What TensorFlow and Keras call a variable that the program does not name."""

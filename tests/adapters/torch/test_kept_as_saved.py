@@ -281,7 +281,7 @@ def test_a_hyperparameter_that_cannot_be_saved_is_named_with_its_whole_path(tmp_
 
 
 def test_tensorflow_does_not_hear_of_types_of_hyperparameters(tmp_path):
-    from milepost.graph.object_graph import ObjectGraph
+    from milepost.graph.saved.object_graph import ObjectGraph
 
     net = nn.Linear(2, 1)
     optimizer = Plain(net.parameters(), d=torch.ones(()))

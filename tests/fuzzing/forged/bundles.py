@@ -14,7 +14,7 @@ from milepost.bundle.format.messages import BundleEntry, BundleHeader, SavedTens
 from milepost.bundle.format.slices import slice_key
 from milepost.coding import varint
 from milepost.coding.crc32c import crc32c, mask
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.plain_state.part import PLAIN_PART
 from milepost.storage import LocalStorage
 from milepost.table import TableWriter

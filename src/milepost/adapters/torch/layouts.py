@@ -1,7 +1,7 @@
 """Strides of tensors that are not contiguous, such as the factors of a decomposition or convolutions in ``channels_last``.
 
 Libraries of linear algebra round differently in another order, so a run that resumes bit for bit needs the strides. The value is contiguous
-in the file, and its strides are a hint in the object graph (`milepost.graph.hints`): in elements, one for each dimension.
+in the file, and its strides are a hint in the object graph (`milepost.graph.saved.hints`): in elements, one for each dimension.
 
 A restore uses them for tensors that it makes: the state of optimizers, and contiguous tensors on the meta device. Tensors that have
 memory already keep their own strides.

@@ -40,10 +40,10 @@ from milepost.adapters.torch.views import Part, view_of
 from milepost.errors import UnrestoredWarning, warn
 from milepost.facts import Fact
 from milepost.graph.adapter import Adapter, Array, adapter_of_type, register
-from milepost.graph.all_names import named
 from milepost.graph.contract.matching import LoadedState, SavedState
 from milepost.graph.keys import EXTRA_STATE, STATE_DICT
 from milepost.graph.omissions import Accounted, Omission
+from milepost.graph.saved.all_names import named
 from milepost.tensor import TensorSpec
 
 _OWN: Final = frozenset(vars(torch.nn.Module()))

@@ -14,7 +14,7 @@ None       a bool tensor of shape [0], which differs from every number
 
 A scalar of NumPy is saved with its own element type, and in the field that TensorFlow reads, like an array.
 
-The object graph has the name of the type (`milepost.graph.object_graph`). So a value is restored with its saved type, whatever
+The object graph has the name of the type (`milepost.graph.saved.object_graph`). So a value is restored with its saved type, whatever
 the live value is.
 """
 

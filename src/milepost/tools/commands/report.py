@@ -12,7 +12,7 @@ from milepost.bundle import BundleReader
 from milepost.collector import collection_paused
 from milepost.conversion.output_file import write_text
 from milepost.errors import MilepostError, UnsupportedError, without_remedy
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.restoring.load import read_object_graph
 from milepost.series.metadata import read_metadata
 from milepost.series.series import split_number

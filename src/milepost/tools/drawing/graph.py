@@ -20,7 +20,7 @@ from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted, of_file
 from milepost.graph.description import kind_of as class_of
 from milepost.graph.keys import unescape
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.manager import CheckpointManager
 from milepost.restoring.load import read_object_graph
 from milepost.saving.save import read_state

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from milepost.graph.object_graph import Node, ObjectGraph
+from milepost.graph.saved.object_graph import Node, ObjectGraph
 
 ITERATIONS: Final = "_iterations"
 """The child that only optimizers of Keras since 2.11 have."""

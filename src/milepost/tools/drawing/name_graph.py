@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from milepost.collector import collection_paused
 from milepost.graph.keys import VARIABLE_VALUE
-from milepost.graph.object_graph import Edge, Node, ObjectGraph, SavedValue
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.tools.tree import Branch, in_order, tree_of
 from milepost.tools.values.tensors import Row
 

@@ -20,7 +20,7 @@ from typing import Final
 from milepost.checkpoint.reader import CheckpointReader
 from milepost.errors import KeyNotFoundError, printable
 from milepost.graph.description import shortened
-from milepost.graph.object_graph import Node, ObjectGraph
+from milepost.graph.saved.object_graph import Node, ObjectGraph
 from milepost.tensor import TensorSpec
 from milepost.tools import amounts
 from milepost.tools.drawing.keras_slots import ITERATIONS, keras_slots

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.collector import collection_paused
 from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.tools.drawing.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer, slots_of
 from milepost.tools.drawing.picture import SLOT as SLOT_VARIABLE
 from milepost.tools.own_names import own_name_of

@@ -1,6 +1,6 @@
 """Parameters in the state of an optimizer, and other tensors in it that gradients are computed for.
 
-Such a tensor is restored as what it was. Its values are those of any tensor. What it was is a hint (`milepost.graph.hints`): two booleans, is it
+Such a tensor is restored as what it was. Its values are those of any tensor. What it was is a hint (`milepost.graph.saved.hints`): two booleans, is it
 a parameter, and does it require a gradient. Without the hint, a restore leaves tensors as they are, and makes plain ones.
 """
 

@@ -1,4 +1,4 @@
-"""Decodes the nodes of a serialized object graph, whose grammar is in `milepost.graph.object_graph`.
+"""Decodes the nodes of a serialized object graph, whose grammar is in `milepost.graph.saved.object_graph`.
 
 Nodes that differ only in a key are found together, and all edges are decoded at once. What does not have the usual form is parsed node by
 node.
@@ -17,7 +17,7 @@ from milepost.coding.fields import message_field
 from milepost.coding.protobuf import Field, declare, parse
 from milepost.coding.varints import Column
 from milepost.errors import CorruptCheckpointError
-from milepost.graph.nodes import (
+from milepost.graph.saved.nodes import (
     EdgeColumns,
     Edges,
     Node,

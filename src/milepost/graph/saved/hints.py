@@ -6,7 +6,7 @@
 
 For PyTorch: ``{"strides": [1, 3]}`` for a tensor that is not contiguous, ``{"gradient": [true, false]}`` for one in the state of an
 optimizer that is a parameter, ``{"plain": true}`` for one in the state of a DTensor parameter that no mesh divides. For NumPy:
-``{"dtype": "<U3"}``, ``{"fortran": true}``. ``{"names": true, "version": 2, "lazy": "weight\\nbias", "unlisted": "twin", "removed": "0.bias"}`` is explained in `milepost.graph.all_names`.
+``{"dtype": "<U3"}``, ``{"fortran": true}``. ``{"names": true, "version": 2, "lazy": "weight\\nbias", "unlisted": "twin", "removed": "0.bias"}`` is explained in `milepost.graph.saved.all_names`.
 ``{"state": true}`` is for an object whose values are plain state (`milepost.plain_state`). No hint is a tensor of the checkpoint, so nothing lists one.
 """
 

@@ -57,7 +57,7 @@ class Node(NamedTuple):
         saver: The name of the custom saver that wrote it, or None. milepost supports no custom savers.
         python: The name of its type, if it is a plain value, an array that a restore can make, a list, dict or tuple of only
             these, or a `Checkpoint`.
-        hints: What a restore needs besides its tensors to make it again, such as their strides, as JSON; see `milepost.graph.hints`.
+        hints: What a restore needs besides its tensors to make it again, such as their strides, as JSON; see `milepost.graph.saved.hints`.
     """
 
     children: Sequence[Edge] = ()

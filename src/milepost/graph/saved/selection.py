@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from milepost.graph.keys import child_path, slot_path
 from milepost.graph.live_graph import LiveGraph
-from milepost.graph.nodes import Node, SavedValue, SlotReference
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.nodes import Node, SavedValue, SlotReference
+from milepost.graph.saved.object_graph import ObjectGraph
 
 Test = Callable[[str], bool]
 """What is asked of a path."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from milepost.errors import UnsupportedError
 from milepost.graph.keys import escape, unescape
-from milepost.graph.object_graph import Edge, Node, ObjectGraph
+from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph
 
 Path = tuple[str, ...]
 """Names of the edges from the root to an object."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from milepost.graph.keys import ATTRIBUTES, child_path, slot_path
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.object_graph import ObjectGraph
 
 
 def rekeyed(graph: ObjectGraph) -> tuple[ObjectGraph, dict[str, str]]:

@@ -2,7 +2,7 @@
 
 An edge gives its child another name if a framework lists it under both, and so would load it under both: ``state_dict()`` of PyTorch, and
 the members of lists and dicts. Keras and TensorFlow have several edges to one object, and list it once. So the object says which it is,
-with the hint ``names`` (`milepost.graph.hints`).
+with the hint ``names`` (`milepost.graph.saved.hints`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 from milepost.errors import UnsupportedError
 from milepost.graph.contract.values import Array
-from milepost.graph.hints import decode
 from milepost.graph.keys import child_path
-from milepost.graph.nodes import Edge, Node
-from milepost.graph.object_graph import ObjectGraph
+from milepost.graph.saved.hints import decode
+from milepost.graph.saved.nodes import Edge, Node
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.graph.trees.structure import NAMED_TUPLE
 
 _NAMES: Final = "names"

@@ -23,7 +23,7 @@ ask for objects that take their values.
   make, and for a list, dict or tuple of only these: ``int``, ``torch.Tensor``, ``list``, ``namedtuple:module:Class``. A
   `Checkpoint` has the name ``Checkpoint``, which says that its writer saves plain values.
 
-- ``hints`` says what a restore needs to make a tensor as it was, such as its strides. `milepost.graph.hints` has its grammar.
+- ``hints`` says what a restore needs to make a tensor as it was, such as its strides. `milepost.graph.saved.hints` has its grammar.
 
 Source of the rest: TensorFlow 2.21, ``tensorflow/core/protobuf/trackable_object_graph.proto``.
 """
@@ -42,18 +42,18 @@ import numpy as np
 from milepost.coding import varint
 from milepost.coding.fields import message_field, number_field, number_fields, text_field
 from milepost.errors import CorruptCheckpointError, UntrackableError
-from milepost.graph.decoding import CHILD as _CHILD
-from milepost.graph.decoding import NODE as _NODE
-from milepost.graph.decoding import decode_nodes, key_position
 from milepost.graph.keys import escape
-from milepost.graph.nodes import Edge as Edge
-from milepost.graph.nodes import Edges, Nodes, of_each, targets
-from milepost.graph.nodes import Node as Node
-from milepost.graph.nodes import SavedValue as SavedValue
-from milepost.graph.nodes import SlotReference as SlotReference
-from milepost.graph.nodes import new_edge as new_edge
-from milepost.graph.nodes import new_node as new_node
-from milepost.graph.nodes import new_value as new_value
+from milepost.graph.saved.decoding import CHILD as _CHILD
+from milepost.graph.saved.decoding import NODE as _NODE
+from milepost.graph.saved.decoding import decode_nodes, key_position
+from milepost.graph.saved.nodes import Edge as Edge
+from milepost.graph.saved.nodes import Edges, Nodes, of_each, targets
+from milepost.graph.saved.nodes import Node as Node
+from milepost.graph.saved.nodes import SavedValue as SavedValue
+from milepost.graph.saved.nodes import SlotReference as SlotReference
+from milepost.graph.saved.nodes import new_edge as new_edge
+from milepost.graph.saved.nodes import new_node as new_node
+from milepost.graph.saved.nodes import new_value as new_value
 
 _NONE: Final = type(None).__name__
 """The name of the type of None."""

@@ -1,4 +1,4 @@
-"""`write` and `read` of a model beside `save_weights` and `load_weights` of Keras 2, in both directions, for Keras 3 on every backend."""
+"""`milepost.save_weights` and `load_weights` beside those of Keras 2, in both directions, for Keras 3 on every backend."""
 
 import importlib
 import importlib.util
@@ -21,11 +21,11 @@ HAS_KERAS_3 = (
 
 
 def save(net, path, library):
-    milepost.Checkpoint(net).write(path) if library == "milepost" else net.save_weights(path)
+    milepost.save_weights(net, path) if library == "milepost" else net.save_weights(path)
 
 
 def load(net, path, library):
-    return milepost.Checkpoint(net).read(path) if library == "milepost" else net.load_weights(path)
+    return milepost.load_weights(net, path) if library == "milepost" else net.load_weights(path)
 
 
 class Saved(NamedTuple):
@@ -140,17 +140,17 @@ class TestKeras3:
 def test_the_latest_checkpoint_is_the_one_saved_last(tmp_path):
     net = trained(tf_keras, "sequential", compiled=False)
     for name in ("first", "second"):
-        milepost.Checkpoint(net).write(tmp_path / name)
+        milepost.save_weights(net, tmp_path / name)
     assert milepost.latest_checkpoint(tmp_path) == str(tmp_path / "second")
 
 
 def test_weights_of_a_part_are_loaded_where_partial_is_expected(tmp_path):
     """A model that lacks a layer of the saved one takes the others."""
     net = trained(tf_keras, "sequential", compiled=False)
-    milepost.Checkpoint(net).write(tmp_path / "weights")
+    milepost.save_weights(net, tmp_path / "weights")
     shorter = tf_keras.Sequential([tf_keras.layers.Dense(4)])
     predictions(shorter)
-    milepost.Checkpoint(shorter).read(tmp_path / "weights").expect_partial().assert_existing_objects_matched()
+    milepost.load_weights(shorter, tmp_path / "weights").expect_partial().assert_existing_objects_matched()
     np.testing.assert_array_equal(shorter.get_weights()[0], net.get_weights()[0])
 
 
@@ -158,9 +158,9 @@ def test_weights_of_a_part_are_loaded_where_partial_is_expected(tmp_path):
 def test_paths_of_other_formats_are_refused(tmp_path, ending):
     net = trained(tf_keras, "sequential", compiled=False)
     with pytest.raises(milepost.UnsupportedError, match="remove the extension"):
-        milepost.Checkpoint(net).write(tmp_path / f"model{ending}")
+        milepost.save_weights(net, tmp_path / f"model{ending}")
     with pytest.raises(milepost.CheckpointNotFoundError):
-        milepost.Checkpoint(net).read(tmp_path / f"model{ending}")
+        milepost.load_weights(net, tmp_path / f"model{ending}")
 
 
 def test_files_of_keras_are_not_restored_into_models_of_keras_2(tmp_path):
@@ -168,4 +168,4 @@ def test_files_of_keras_are_not_restored_into_models_of_keras_2(tmp_path):
     net = trained(tf_keras, "sequential", compiled=False)
     net.save_weights(str(tmp_path / "a.weights.h5"))
     with pytest.raises(milepost.UnsupportedError, match=r"Keras 3 only(?s:.*)model\.load_weights"):
-        milepost.Checkpoint(net).read(tmp_path / "a.weights.h5")
+        milepost.load_weights(net, tmp_path / "a.weights.h5")

@@ -96,7 +96,7 @@ class TestRunsThatDidNotRestore:
         with pytest.raises(StateFileError):
             new().save(tmp_path / "best")
         with pytest.raises(StateFileError):
-            milepost.Checkpoint(new()).write(tmp_path / "weights")
+            milepost.save_weights(new(), tmp_path / "weights")
         assert (tmp_path / "checkpoint").read_bytes() == text
         assert indexes(tmp_path) == ["ckpt-1", "ckpt-2", "ckpt-3"]
 

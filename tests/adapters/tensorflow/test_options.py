@@ -29,9 +29,7 @@ def test_tensorflows_options_are_taken_by_everything(tmp_path):
     assert manager.restore_or_initialize() == str(tmp_path / "run" / "ckpt-2")
     model = tf.Module()
     model.v = tf.Variable(1.0)
-    milepost.Checkpoint(model).read(
-        milepost.Checkpoint(model).write(tmp_path / "weights", options), options
-    ).assert_consumed()
+    milepost.load_weights(model, milepost.save_weights(model, tmp_path / "weights", options), options).assert_consumed()
 
 
 def test_tensorflows_write_callbacks_are_called(tmp_path):

@@ -48,7 +48,7 @@ def test_a_numbered_save_in_a_traced_function_is_refused_and_uses_no_number(call
     save = {
         "checkpoint": lambda: checkpoint.save(tmp_path / "ckpt"),
         "manager": manager.save,
-        "weights": lambda: milepost.Checkpoint(checkpoint).write(tmp_path / "ckpt"),
+        "weights": lambda: milepost.save_weights(checkpoint, tmp_path / "ckpt"),
     }[call]
     with pytest.raises(NotImplementedError, match=r"tf\.function"):
         tf.function(save, autograph=False)()
@@ -109,7 +109,7 @@ def test_a_restore_in_a_traced_function_is_refused(call, autograph, tmp_path):
         "read": lambda: checkpoint.read(path),
         "restore": lambda: checkpoint.restore(path),
         "manager": manager.restore_or_initialize,
-        "weights": lambda: milepost.Checkpoint(checkpoint).read(path),
+        "weights": lambda: milepost.load_weights(checkpoint, path),
     }[call]
 
     @tf.function(autograph=autograph)

@@ -542,8 +542,8 @@ def test_a_group_that_is_refused_is_not_added(tmp_path):
 
 
 def test_pytorchs_own_function_is_back_when_nothing_waits_for_groups(tmp_path):
-    late_groups._waiting.clear()  # of other tests
-    late_groups._look_again()
+    late_groups._watch._waiting.clear()  # of other tests
+    late_groups._watch._look_again()
     add = torch.optim.Optimizer.add_param_group
     *_, path = saved_with_two_groups(tmp_path)
     net, optimizer = frozen_first()

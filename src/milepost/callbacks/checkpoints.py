@@ -218,6 +218,7 @@ class FitCheckpoints:
         self._stopped = self._is_cut_short = False
         refuse_other_data(call.arguments, self._returned)
         if self._data is not None:
+            self._data.counted_at_end = self._generation.counted_at_end(call.model)
             refuse_arguments(call.arguments, self._is_shuffled)
         elif self._triggers.within_epochs or self._signal is not None:
             raise without_data("save in the middle of an epoch")

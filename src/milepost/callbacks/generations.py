@@ -61,6 +61,10 @@ class Generation:
         """Lets the model make the objects that ``fit()`` uses at its end, if nothing is left to train. Returns as `make_everything`."""
         return False
 
+    def counted_at_end(self, model: Any) -> int:
+        """The batches in a step, if the trainer counts the step that finds that data of unknown length has ended; otherwise 0."""
+        return 0
+
     def before_step(self, run: SavedRun) -> None:
         """Called before each step."""
 

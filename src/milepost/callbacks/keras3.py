@@ -116,6 +116,10 @@ class Keras3(Generation):
             state = model._get_jax_state(**dict.fromkeys(parts, True))
             model._jax_state = dict(zip(parts, state, strict=True))
 
+    def counted_at_end(self, model: Any) -> int:
+        # The optimizer counts this step, too, in each epoch.
+        return int(model.steps_per_execution) if self._backend == "tensorflow" else 0
+
     # TensorFlow's trainer does not tell after how many batches data of unknown length has ended within a step. The optimizer
     # counts them, except for one that scales the loss, which leaves some out.
 

@@ -21,7 +21,13 @@ PLACEHOLDER: Final = None
 
 
 class Data(Protocol):
-    """The data of a run: a `Feed`, or an observed ``tf.data.Dataset``."""
+    """The data of a run: a `Feed`, or an observed ``tf.data.Dataset``.
+
+    Attributes:
+        counted_at_end: What `milepost.callbacks.generations.Generation.counted_at_end` returns for the model.
+    """
+
+    counted_at_end: int
 
     @property
     def is_read(self) -> bool:
@@ -134,7 +140,11 @@ def told_length(data: Data, usual: int | None) -> int | None:
         data: The data.
         usual: The number of batches in earlier passes, which trainers expect again.
     """
-    return ENDLESS if data.ends_epochs else usual if data.length is None else data.length
+    if data.ends_epochs:
+        return ENDLESS
+    if data.length is not None or usual is None or not data.counted_at_end:
+        return usual if data.length is None else data.length
+    return (usual // data.counted_at_end + 1) * data.counted_at_end
 
 
 class Feed:
@@ -151,6 +161,7 @@ class Feed:
 
     def __init__(self, source: Source, placeholders: bool = False, one_iterator: bool = False) -> None:
         self.source = source
+        self.counted_at_end = 0
         self._has_placeholders = placeholders
         self._one_iterator = one_iterator
         self._initial = source.save()

@@ -62,6 +62,7 @@ class DatasetFeed:
         self._one_iterator = one_iterator
         self._steps: int | None = None
         self._usual: int | None = None
+        self.counted_at_end = 0
         self._is_asked = False
         self._is_unread = False
         self._is_read = False

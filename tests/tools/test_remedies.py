@@ -66,5 +66,5 @@ def test_no_command_names_arguments_of_python(path, capsys, arguments):
     said = capsys.readouterr().err
     assert "error: " in said
     assert "=True" not in said
-    assert "()" not in said
+    assert "()" not in said.replace("save_weights()", "")
     assert "='" not in said

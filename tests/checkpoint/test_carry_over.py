@@ -35,8 +35,8 @@ def test_saved_right_after_a_restore_into_nothing_everything_is_still_there(reci
     end = target.grow(Checkpoint(), recipe)
     end.read(again, options).assert_consumed()
     assert values(target) == values(source)
-    assert milepost.CheckpointReader(again, options.storage).get_variable_to_shape_map() == (
-        milepost.CheckpointReader(path, options.storage).get_variable_to_shape_map()
+    assert milepost.CheckpointReader(again, options).get_variable_to_shape_map() == (
+        milepost.CheckpointReader(path, options).get_variable_to_shape_map()
     )
 
 

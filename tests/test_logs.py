@@ -88,3 +88,25 @@ def test_nothing_is_heard_by_default(tmp_path, imported):
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(bool(imported))
     assert done.stderr == ""
+
+
+def test_after_an_error_of_the_programs_log_deferred_values_still_come(tmp_path, caplog):
+    net = milepost.Module()
+    net.v = milepost.Variable(1.0)
+    path = Checkpoint(net=net).write(tmp_path / "ckpt")
+    net = milepost.Module()
+    root = Checkpoint(net=net)
+
+    def refuse(record):
+        raise RuntimeError("no")
+
+    caplog.set_level(logging.INFO, "milepost")
+    logger = logging.getLogger("milepost")
+    logger.addFilter(refuse)
+    try:
+        with pytest.raises(RuntimeError, match="no"):
+            root.read(path)
+    finally:
+        logger.removeFilter(refuse)
+    net.v = milepost.Variable(0.0)
+    assert net.v.numpy() == 1.0

@@ -32,7 +32,7 @@ from milepost.foreign.jax import orbax
 from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue
 from milepost.plain_state.decoding import from_text
 from milepost.series import metadata
-from milepost.series.notes import removals, temporaries
+from milepost.series.notes import temporaries
 from milepost.series.state_file import STATE_FILE
 from milepost.storage import LocalStorage, MemoryStorage
 from milepost.table import TableReader
@@ -280,7 +280,7 @@ def read_names(data: bytes) -> None:
         if name and "/" not in name and "\0" not in name and name not in (".", "..", STATE_FILE):
             attempt(partial(put, storage, name, b""))
     attempt(lambda: temporaries(storage, ""))
-    attempt(lambda: removals(storage, ""))
+    attempt(lambda: temporaries(storage, "", of_removals=True))
     options = milepost.CheckpointOptions(storage=storage)
     attempt(lambda: milepost.CheckpointManager(milepost.Checkpoint(), "", 2, options=options).save())
     use("x", storage)

@@ -16,7 +16,7 @@ from milepost import Checkpoint, CheckpointOptions, Variable
 from milepost.bundle import index_path
 from milepost.errors import CheckpointNotFoundError, StorageError
 from milepost.series import pins
-from milepost.series.notes import NOT_TO_COMPLETE, pin_path, removals
+from milepost.series.notes import NOT_TO_COMPLETE, pin_path, temporaries
 from milepost.series.pins import is_noted, is_pinned, pin, pinned_in, removal, unpin
 from milepost.storage import MemoryStorage
 from milepost.testing import FaultyStorage
@@ -62,7 +62,7 @@ def test_a_pin_that_is_made_before_the_note_keeps_the_checkpoint(storage: Interl
     storage.before = lambda path: pinned_beside(storage, path)
     with removal(storage, [PREFIX]) as free:
         assert free == []
-        assert removals(storage, "run") == []  # the process that pins need not wait
+        assert temporaries(storage, "run", of_removals=True) == []  # the process that pins need not wait
     assert is_pinned(storage, PREFIX)
 
 
@@ -71,8 +71,8 @@ def test_of_several_checkpoints_those_that_are_free_are_removed(storage: Interle
     storage.before = lambda path: pinned_beside(storage, path)
     with removal(storage, [PREFIX, OTHER], complete=True) as free:
         assert free == [OTHER]
-        assert [note.final for note in removals(storage, "run")] == [OTHER]
-    assert removals(storage, "run") == []
+        assert [note.final for note in temporaries(storage, "run", of_removals=True)] == [OTHER]
+    assert temporaries(storage, "run", of_removals=True) == []
 
 
 def test_a_checkpoint_that_is_removed_before_its_pin_is_made_is_not_pinned(storage: Interleaved) -> None:
@@ -181,21 +181,21 @@ def test_a_removal_that_fails_is_completed_by_the_next_manager_if_it_was_asked_f
     storage = saved(FaultyStorage())
     durable = []
     with suppress(KeyError), removal(storage, [PREFIX], complete=complete):
-        durable += [bool(removals(state, "run")) for state in storage.crash_states()]
+        durable += [bool(temporaries(state, "run", of_removals=True)) for state in storage.crash_states()]
         raise KeyError
     assert durable
     assert all(durable) or not complete
-    found = removals(storage, "run")
+    found = temporaries(storage, "run", of_removals=True)
     assert [note.final for note in found] == ([PREFIX] if complete else [])
     assert all(is_noted(storage, note) and not storage.in_use(note.path) for note in found)
 
 
 def test_the_note_of_a_removal_that_is_not_to_be_completed_says_so(storage: Interleaved) -> None:
     with removal(storage, [PREFIX]):
-        (note,) = removals(storage, "run")
+        (note,) = temporaries(storage, "run", of_removals=True)
         assert note.digest == NOT_TO_COMPLETE
         assert storage.in_use(note.path)
         assert not is_noted(storage, note)
         storage.remove(index_path(PREFIX))
         assert not is_noted(storage, note)
-    assert removals(storage, "run") == []
+    assert temporaries(storage, "run", of_removals=True) == []

@@ -10,7 +10,7 @@ import pytest
 from milepost import Checkpoint, CheckpointOptions, Variable
 from milepost.bundle import index_path
 from milepost.series.leftovers import data_files
-from milepost.series.notes import claims, pin_path, removals
+from milepost.series.notes import claims, pin_path, temporaries
 from milepost.series.pins import removal
 from milepost.series.removal import finish_removals
 from milepost.testing import FaultyStorage
@@ -41,11 +41,11 @@ def test_a_completed_removal_is_durable_before_its_note_is_gone() -> None:
         for state in storage.crash_states(point):
             has_index = state.is_file(index_path(PREFIX))
             is_claimed = bool(claims(state, PREFIX))
-            is_noted_still = any(note.final == PREFIX for note in removals(state, "run"))
+            is_noted_still = any(note.final == PREFIX for note in temporaries(state, "run", of_removals=True))
             assert is_noted_still or (not has_index and is_claimed), state.story
             assert not (has_index and is_claimed), state.story
             assert state.is_file(index_path(OTHER))
-    assert removals(storage, "run") == []
+    assert temporaries(storage, "run", of_removals=True) == []
     assert list(data_files(storage, PREFIX))
 
 
@@ -54,13 +54,13 @@ def test_a_removal_is_not_completed_if_its_checkpoint_was_pinned_or_replaced() -
     storage.create(pin_path(PREFIX)).close()
     finish_removals(storage, "run")
     assert storage.is_file(index_path(PREFIX))
-    assert removals(storage, "run") == []
+    assert temporaries(storage, "run", of_removals=True) == []
 
     storage = dead_removal()
     save(storage, PREFIX, 1.0)
     finish_removals(storage, "run")
     assert storage.is_file(index_path(PREFIX))
-    assert removals(storage, "run") == []
+    assert temporaries(storage, "run", of_removals=True) == []
 
 
 def test_a_removal_that_is_running_is_left_alone() -> None:
@@ -69,4 +69,4 @@ def test_a_removal_that_is_running_is_left_alone() -> None:
     with removal(storage, [PREFIX], complete=True):
         finish_removals(storage, "run")
         assert storage.is_file(index_path(PREFIX))
-        assert len(removals(storage, "run")) == 1
+        assert len(temporaries(storage, "run", of_removals=True)) == 1

@@ -349,7 +349,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         with self._private.writer.exclusive(settings.process_timeout):
             status = load_into(plain_path(path), self._view, settings, changes)
         if self._private.root is not None:
-            from milepost.checkpoint.below_root import warn_if_below
+            from milepost.checkpoint.below_root import warn_if_below  # most checkpoints have names, and no root
 
             warn_if_below(followed(self._private.root), status, plain_path(path))
         return status

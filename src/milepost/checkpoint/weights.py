@@ -115,7 +115,13 @@ def load_weights(
     """
     check_order(path, model, "milepost.load_weights(model, path)")
     return Checkpoint(model).read(
-        plain_path(path), options, rename=rename, ignore=ignore, only=only, cast=cast, skip_mismatch=skip_mismatch
+        plain_path(path),  # which refuses None; read(None) restores nothing
+        options,
+        rename=rename,
+        ignore=ignore,
+        only=only,
+        cast=cast,
+        skip_mismatch=skip_mismatch,
     )
 
 

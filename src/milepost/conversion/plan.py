@@ -253,18 +253,18 @@ class _Planning:
             with_states: Whether to decide what becomes of plain state, too, and of what has no value.
         """
         found = all_names(graph)
-        names = only_listed(graph, found)
-        removed = {number for number, named in names.items() if not named}
+        listed = only_listed(graph, found)
+        removed = {number for number, named in listed.items() if not named}
         for number in removed:
             self._remove([value.key for value in graph.nodes[number].values])
-        paths = {number: named for number, named in names.items() if named} if self._names.knows_others else {}
+        paths = {number: named for number, named in listed.items() if named} if self._names.knows_others else {}
         for number, named in paths.items():
             node = graph.nodes[number]
             first, *others = found[number]
             for value in node.values if others else ():
                 path, marker, local = value.key.partition(ATTRIBUTES)
-                listed = [path if each == first else each for each in named]
-                self._paths[value.key] = [f"{each}{marker}{local}" for each in listed]
+                others_too = [path if each == first else each for each in named]
+                self._paths[value.key] = [f"{each}{marker}{local}" for each in others_too]
             if node.hints and is_swapped(decode(node.hints)):
                 self.export.swapped += [value.key for value in node.values]
             for lazy in lazy_names(node) if with_states else ():

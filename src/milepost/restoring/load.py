@@ -179,8 +179,8 @@ def _load_any(
                     prepared = _prepared(reader, view, options, rounds, translation)
                     _warn_of_unused_names(prepared, translation)
                     prepared.restoration.restore(prepared.operation, pause)
-                    _log_restored(prepared.restoration, started)
-                    return prepared.status()
+                    status = prepared.status()
+                break
             except BaseException as error:
                 # If there are very many data files, some are opened late, and may belong to another checkpoint by then.
                 is_late = isinstance(error, (CorruptCheckpointError, CheckpointNotFoundError)) and reader.is_replaced()
@@ -191,7 +191,6 @@ def _load_any(
                     reader.release(for_good=False)
                 if not (is_late and tries_left) or (rounds is not None and rounds.has_begun):
                     raise
-        raise AssertionError("the last try returns or raises an error")
     except (UntrackableError, UnsupportedError) as error:
         if (
             error.key is None
@@ -199,6 +198,8 @@ def _load_any(
             for _ in walk(view(), slots=False).values():
                 pass
         raise
+    _log_restored(prepared.restoration, started)  # here, where an error of the program's log undoes nothing
+    return status
 
 
 def preview(prefix: str, view: View, options: CheckpointOptions, translation: Translation = AS_SAVED) -> Report:

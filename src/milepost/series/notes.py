@@ -101,14 +101,18 @@ class Temporary(NamedTuple):
         return f"{self.final}.milepost-{self.token}{marks}{_ENDING}"
 
 
-def temporaries(storage: Storage, directory: str) -> list[Temporary]:
-    """The temporary files, claims and announcements of all saves, running or dead, in a directory."""
-    return [each for each in _found(storage, directory) if not each.is_removal]
+def temporaries(storage: Storage, directory: str, *, of_removals: bool = False) -> list[Temporary]:
+    """The temporary files, claims and announcements of all saves in a directory, running or dead, or the notes of all removals.
 
-
-def removals(storage: Storage, directory: str) -> list[Temporary]:
-    """The notes of all removals in a directory, running or dead."""
-    return [each for each in _found(storage, directory) if each.is_removal]
+    A directory of such a name is the work of others.
+    """
+    names = [name for name in storage.list(directory) if name.endswith(_ENDING)]
+    found = (Temporary.parse(os.path.join(directory, name)) for name in names)
+    return [
+        each
+        for each in found
+        if each is not None and each.is_removal is of_removals and not storage.is_directory(each.path)
+    ]
 
 
 def claims(storage: Storage, prefix: str) -> list[Temporary]:
@@ -125,10 +129,3 @@ def pin_path(prefix: str) -> str:
         'run/ckpt-1.pinned'
     """
     return prefix + PIN_SUFFIX
-
-
-def _found(storage: Storage, directory: str) -> list[Temporary]:
-    """The temporary files and notes in a directory. A directory of such a name is the work of others."""
-    names = [name for name in storage.list(directory) if name.endswith(_ENDING)]
-    found = (Temporary.parse(os.path.join(directory, name)) for name in names)
-    return [each for each in found if each is not None and not storage.is_directory(each.path)]

@@ -24,7 +24,7 @@ from milepost.bundle.format.names import INDEX_SUFFIX
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, UnsupportedError
 from milepost.series.announcement import digest_of
 from milepost.series.leftovers import data_files
-from milepost.series.notes import NOT_TO_COMPLETE, PIN_SUFFIX, Temporary, pin_path, removals
+from milepost.series.notes import NOT_TO_COMPLETE, PIN_SUFFIX, Temporary, pin_path, temporaries
 from milepost.storage import Storage, WritableFile
 
 _PATIENCE: Final = 10.0
@@ -62,7 +62,10 @@ def pin(storage: Storage, prefix: str) -> None:
             if not is_pinned(storage, prefix):
                 raise
         deadline = time.monotonic() + _PATIENCE
-        while any(each.final == prefix and storage.in_use(each.path) for each in removals(storage, directory)):
+        while any(
+            each.final == prefix and storage.in_use(each.path)
+            for each in temporaries(storage, directory, of_removals=True)
+        ):
             if time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE)

@@ -12,7 +12,7 @@ from milepost.bundle.format.names import v1_shards
 from milepost.errors import printable
 from milepost.logs import heard
 from milepost.series.leftovers import data_files, data_files_of
-from milepost.series.notes import Temporary, new_token, removals
+from milepost.series.notes import Temporary, new_token, temporaries
 from milepost.series.pins import is_noted, is_pinned, pinned_error, removal
 from milepost.series.series import known_checkpoints
 from milepost.series.state_file import STATE_FILE, record_state
@@ -62,7 +62,7 @@ def finish_removals(storage: Storage, directory: str, listed_in: str | None = No
     """
     listed_in = directory if listed_in is None else listed_in
     gone: set[str] = set()
-    for note in removals(storage, directory):
+    for note in temporaries(storage, directory, of_removals=True):
         if storage.in_use(note.path):
             continue
         index = index_path(note.final)

@@ -24,7 +24,7 @@ from milepost.foreign.jax.orbax_layout import UNFINISHED
 from milepost.foreign.zip_directory import Archive
 from milepost.restoring.load import open_any
 from milepost.series.metadata import read_metadata
-from milepost.series.notes import removals
+from milepost.series.notes import temporaries
 from milepost.series.pins import pinned_in
 from milepost.series.saved_model import checkpoint_of, is_saved_model, prefix_of_variables
 from milepost.series.series import known_checkpoints, no_checkpoint_error, split_number
@@ -240,7 +240,10 @@ def deletion_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointNotFou
         return None
     directory, name = os.path.split(path)
     try:
-        is_begun = any(os.path.basename(note.final) == name for note in removals(storage, directory or os.curdir))
+        is_begun = any(
+            os.path.basename(note.final) == name
+            for note in temporaries(storage, directory or os.curdir, of_removals=True)
+        )
         state = known_checkpoints(storage, directory)
     except MilepostError:
         return None

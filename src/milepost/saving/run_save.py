@@ -138,15 +138,15 @@ class Save:
                 self.turn.end()
             if progress is not None and not problems:
                 progress.finish()
-        if log is not None:
-            path = printable(self.prefix, one_line=True)
-            log.info("saved %s: %d values, %d bytes, %s", path, count, size, seconds_since(self._started))
         for call in self._callbacks:
             try:
                 call(self.prefix)
             except Exception as error:
                 error.add_note(f"The checkpoint {self.prefix} is saved. A write callback failed after that.")
                 problems.append(error)
+        if log is not None:
+            path = printable(self.prefix, one_line=True)
+            log.info("saved %s: %d values, %d bytes, %s", path, count, size, seconds_since(self._started))
         if problems:
             for other in problems[1:]:
                 problems[0].add_note(f"After that: {type(other).__name__}: {other}")

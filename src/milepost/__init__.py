@@ -155,9 +155,7 @@ __all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name not in _MODULE_OF:
+    if name not in _MODULE_OF and name not in _PACKAGES:
         hint = f"write: import {__name__}.{name}" if name in _IMPORTED else _FORMER.get(name)
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}{f'; {hint}' if hint else ''}",
@@ -169,6 +167,8 @@ def __getattr__(name: str) -> Any:
     from milepost.errors import importing
 
     with importing(), collection_paused():  # an import makes many objects and no garbage
+        if name in _PACKAGES:
+            return importlib.import_module(f"{__name__}.{name}")
         value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
     return value
 

@@ -20,7 +20,6 @@
 from milepost.adapters.torch import generators as generators
 from milepost.adapters.torch import modules as modules
 from milepost.adapters.torch import plain_kinds as plain_kinds
-from milepost.adapters.torch import plain_parts as plain_parts
 from milepost.adapters.torch import plain_tensors as plain_tensors
 from milepost.adapters.torch import tensors as tensors
 from milepost.adapters.torch.distributed import coordinator as coordinator

@@ -17,7 +17,6 @@ from typing import Any, Final
 import torch
 
 from milepost.adapters.torch.private import per_channel_tensor, per_tensor_tensor
-from milepost.plain_state.kinds import register_kind
 
 _QUANTIZED: Final = (torch.qint8, torch.quint8, torch.qint32)
 """The quantized types with one element in each byte or more; of the others, several elements share a byte."""
@@ -27,7 +26,8 @@ _BY_ROWS: Final = (torch.sparse_csr, torch.sparse_bsr)
 _BY_COLUMNS: Final = (torch.sparse_csc, torch.sparse_bsc)
 
 
-def _is_quantized(value: Any) -> bool:
+def is_quantized(value: Any) -> bool:
+    """Whether a value is a quantized tensor that can be saved as the tensors it consists of."""
     return (
         type(value) is torch.Tensor
         and value.is_quantized
@@ -36,7 +36,8 @@ def _is_quantized(value: Any) -> bool:
     )
 
 
-def _quantized_members(value: torch.Tensor) -> dict[str, Any]:
+def quantized_members(value: torch.Tensor) -> dict[str, Any]:
+    """The members of a quantized tensor, as in the grammar above."""
     members: dict[str, Any] = {"dtype": str(value.dtype).removeprefix("torch."), "values": value.int_repr()}
     if value.qscheme() == _PER_TENSOR:
         return {**members, "scale": value.q_scale(), "zero_point": value.q_zero_point()}
@@ -44,18 +45,21 @@ def _quantized_members(value: torch.Tensor) -> dict[str, Any]:
     return {**members, "scales": scales, "zero_points": zero_points, "axis": value.q_per_channel_axis()}
 
 
-def _from_quantized(members: Mapping[str, Any]) -> torch.Tensor:
+def from_quantized(members: Mapping[str, Any]) -> torch.Tensor:
+    """Makes a quantized tensor of its members."""
     values = members["values"]
     if "axis" in members:
         return per_channel_tensor(values, members["scales"], members["zero_points"], members["axis"])
     return per_tensor_tensor(values, members["scale"], members["zero_point"])
 
 
-def _is_sparse(value: Any) -> bool:
+def is_sparse(value: Any) -> bool:
+    """Whether a value is a sparse tensor."""
     return type(value) is torch.Tensor and value.layout in (torch.sparse_coo, *_BY_ROWS, *_BY_COLUMNS)
 
 
-def _sparse_members(value: torch.Tensor) -> dict[str, Any]:
+def sparse_members(value: torch.Tensor) -> dict[str, Any]:
+    """The members of a sparse tensor, as in the grammar above."""
     value = value.detach()
     members: dict[str, Any] = {"layout": str(value.layout).removeprefix("torch."), "shape": list(value.shape)}
     if value.layout is torch.sparse_coo:
@@ -66,7 +70,8 @@ def _sparse_members(value: torch.Tensor) -> dict[str, Any]:
     return {**members, "parts": [value.ccol_indices(), value.row_indices(), value.values()]}
 
 
-def _from_sparse(members: Mapping[str, Any]) -> torch.Tensor:
+def from_sparse(members: Mapping[str, Any]) -> torch.Tensor:
+    """Makes a sparse tensor of its members, after a check that they fit each other."""
     parts, shape = members["parts"], tuple(members["shape"])
     if members["layout"] == "sparse_coo":
         tensor = torch.sparse_coo_tensor(*parts, shape, check_invariants=True, is_coalesced=members["is_coalesced"])
@@ -74,7 +79,3 @@ def _from_sparse(members: Mapping[str, Any]) -> torch.Tensor:
         layout = getattr(torch, members["layout"])
         tensor = torch.sparse_compressed_tensor(*parts, shape, layout=layout, check_invariants=True)
     return tensor
-
-
-register_kind("torch.quantized", _is_quantized, _quantized_members, _from_quantized)
-register_kind("torch.sparse", _is_sparse, _sparse_members, _from_sparse)

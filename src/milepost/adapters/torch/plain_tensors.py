@@ -10,7 +10,8 @@
 
 The tensor that a view is ``of`` is shared (`milepost.plain_state.sharing`) by all tensors in its memory. It is one of them if that
 covers all of the memory, and otherwise a vector that does.
-Quantized and sparse tensors are in `plain_parts`.
+Quantized and sparse tensors are in `plain_parts`. The kinds are all registered here, since their order is the order in which they are
+asked: ``torch``, which refuses what no other kind takes, comes last.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ import torch
 
 from milepost.adapters.torch.layouts import empty_with_strides, strides_to_save
 from milepost.adapters.torch.memory import as_array, as_tensor, write
+from milepost.adapters.torch.plain_parts import (
+    from_quantized,
+    from_sparse,
+    is_quantized,
+    is_sparse,
+    quantized_members,
+    sparse_members,
+)
 from milepost.adapters.torch.refused import refusal_of
 from milepost.errors import UnsupportedError
 from milepost.graph.omissions import Omission
@@ -199,5 +208,7 @@ register_kind(
     lambda value: {**(_gradient_of(value) or {}), "value": value.detach()},
     lambda members: _with_gradient(members["value"], members),
 )
+register_kind("torch.quantized", is_quantized, quantized_members, from_quantized)
+register_kind("torch.sparse", is_sparse, sparse_members, from_sparse)
 register_kind("torch.view", lambda value: type(value) is MemoryView, _view_members, _from_view_members)
 overlaps["torch"] = overlapping

@@ -31,13 +31,13 @@ class _ClassWatch:
     """
 
     def __init__(self, kind: type, unseen: Collection[str]) -> None:
-        own = vars(kind).get(_METHOD)
+        setter = vars(kind).get(_METHOD)
         holders: list[weakref.ref[Any]] = []
         watched = weakref.ref(kind)
 
         def set_attribute(obj: Any, name: str, value: Any) -> None:
-            if own is not None:
-                own(obj, name, value)
+            if setter is not None:
+                setter(obj, name, value)
             else:
                 super(cast("Any", watched()), obj).__setattr__(name, value)
             edges = deferred_on(obj)
@@ -53,7 +53,7 @@ class _ClassWatch:
 
         self.holders = holders
         self._kind = watched
-        self._own = own
+        self._own = setter
         self._installed = set_attribute
         setattr(kind, _METHOD, set_attribute)
 

@@ -31,5 +31,5 @@ def found_coordinator() -> Coordinator | None:
     import_adapters()
     libraries = [each for each in _BEFORE_OTHERS if each in COORDINATORS]
     libraries += sorted(COORDINATORS.keys() - set(libraries))  # the same order on all processes
-    found = (COORDINATORS[library]() for library in libraries)
-    return next((each for each in found if each is not None), None)
+    coordinators = (COORDINATORS[library]() for library in libraries)
+    return next((each for each in coordinators if each is not None), None)

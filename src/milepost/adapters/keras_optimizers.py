@@ -136,11 +136,11 @@ def of_another_class(optimizer: Any, saved: Collection[str]) -> Collection[str]:
         optimizer: The live optimizer.
         saved: The names of the saved optimizer's edges.
     """
-    own = of_class(LISTS, optimizer)
-    if own is None:
+    lists = of_class(LISTS, optimizer)
+    if lists is None:
         return ()
     marks = _ALL_MARKS & set(saved)
-    if marks <= {*own, *(of_class(_MARKS, optimizer) or ())}:
+    if marks <= {*lists, *(of_class(_MARKS, optimizer) or ())}:
         return ()
     return (*marks, *_FLAT)
 

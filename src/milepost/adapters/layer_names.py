@@ -57,20 +57,20 @@ def outvoted(names: Sequence[str], layers: Sequence[Any], likely: Callable[[Any]
         ['layer-0', 'layer-2']
     """
     pairs = [(name, after) for name, after in pairwise([*names, ""]) if name.startswith(_WITH_WEIGHTS)]
-    found = {after for _, after in pairs if after.startswith(_AMONG_ALL)}
+    edges = {after for _, after in pairs if after.startswith(_AMONG_ALL)}
     if (
         likely is not None
-        and len(found) == len(pairs)
+        and len(edges) == len(pairs)
         and sum(name.startswith(_AMONG_ALL) for name in names) == len(layers)
     ):
         expected = [layer.weights if layer.built else likely(layer) for layer in layers]
-        if found == {f"{_AMONG_ALL}{number}" for number, has_weights in enumerate(expected) if has_weights}:
+        if edges == {f"{_AMONG_ALL}{number}" for number, has_weights in enumerate(expected) if has_weights}:
             return set()
-    if len(found) < len(pairs):
-        found |= {
+    if len(edges) < len(pairs):
+        edges |= {
             f"{_AMONG_ALL}{number}" for number, layer in enumerate(layers) if not layer.built or _has_weights(layer)
         }
-    return found
+    return edges
 
 
 def has_weights_now(layer: Any) -> None:

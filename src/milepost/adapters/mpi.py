@@ -125,10 +125,10 @@ class MPICoordinator:
             self._sending.append((communicator.Isend([message, mpi.BYTE], dest=receiver), message))
         self._sending = [sent for sent in self._sending if not sent[0].Test()]
         status = mpi.Status()
-        while (found := communicator.Improbe(source=mpi.ANY_SOURCE, tag=mpi.ANY_TAG, status=status)) is not None:
+        while (incoming := communicator.Improbe(source=mpi.ANY_SOURCE, tag=mpi.ANY_TAG, status=status)) is not None:
             buffer = bytearray(status.Get_count(mpi.BYTE))
             waiting = self._receiving.setdefault(status.Get_source(), deque())
-            waiting.append((found.Irecv([buffer, mpi.BYTE]), buffer))
+            waiting.append((incoming.Irecv([buffer, mpi.BYTE]), buffer))
         for sender, waiting in self._receiving.items():
             while waiting and waiting[0][0].Test():  # a later message is not taken before an earlier one
                 self._take(sender, bytes(waiting.popleft()[1]))

@@ -57,12 +57,12 @@ class PackedAdapter(Adapter):
         try:
             arrays = pack(state)
         except UnsupportedError as error:
-            where = (
+            origin = (
                 f", at {error.key!r} in the state of {self.name_in_errors(obj)}"
                 if error.key
                 else f", from {self.name_in_errors(obj)}"
             )
-            error.key, error.found = None, f"{error.found}{where}"
+            error.key, error.found = None, f"{error.found}{origin}"
             raise
         return [Value(name, DType.of(array), array.shape, array) for name, array in arrays.items()]
 

@@ -98,9 +98,9 @@ def global_state() -> dict[str, Any]:
     if imported("tensorflow") is not None:
         from milepost.adapters.tensorflow import random_state as tensorflow_state
 
-        found = tensorflow_state.global_state()
-        if found:
-            state["tensorflow"] = found
+        library_state = tensorflow_state.global_state()
+        if library_state:
+            state["tensorflow"] = library_state
     return state
 
 
@@ -151,8 +151,8 @@ def _keras_state() -> dict[str, Any]:
         return {}
     from milepost.adapters.keras import random_state as keras_state
 
-    found = keras_state.global_state()
-    return {"keras": found} if found else {}
+    library_state = keras_state.global_state()
+    return {"keras": library_state} if library_state else {}
 
 
 def _set_keras(state: Mapping[str, Any]) -> None:

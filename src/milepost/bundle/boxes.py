@@ -89,11 +89,11 @@ class Boxes:
             StorageError: The file cannot be read any more.
             MismatchError: The box reaches outside the tensor.
         """
-        place = self.reader.extent(self.key)
-        if place is None or not place[1].size:
+        extent = self.reader.extent(self.key)
+        if extent is None or not extent[1].size:
             self.reader.read_into(self.key, target, box)
             return
-        file, entry = place
+        file, entry = extent
         wanted = ranges(box, entry.shape)
         try:
             read_box(file, entry, wanted, target, self.key)
@@ -125,8 +125,8 @@ def read_box(file: ReadableFile, entry: Entry, box: Box, target: Array, key: str
         Span(key, file, entry.offset + offset, size, data[number * size : (number + 1) * size])
         for number, offset in enumerate(_offsets(box, entry.shape, axis, entry.dtype.itemsize))
     )
-    while some := list(itertools.islice(spans, _SPANS)):
-        read_spans(some, checksum=False)
+    while batch := list(itertools.islice(spans, _SPANS)):
+        read_spans(batch, checksum=False)
 
 
 def _runs(box: Box, shape: tuple[int, ...], itemsize: int) -> tuple[int, int]:

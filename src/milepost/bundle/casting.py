@@ -75,11 +75,11 @@ class CastingReader:
         return Entry(spec.dtype, spec.shape, size=spec.nbytes)
 
     def catalogue(self) -> Catalogue:
-        found = self._reader.catalogue()
-        cast = {place: self.entry(key) for place, key in enumerate(found.keys) if key in self._dtypes}
-        is_run = found.is_run.copy()
+        catalogue = self._reader.catalogue()
+        cast = {position: self.entry(key) for position, key in enumerate(catalogue.keys) if key in self._dtypes}
+        is_run = catalogue.is_run.copy()
         is_run[[*cast]] = False
-        return found.with_entries(cast)._replace(is_run=is_run)
+        return catalogue.with_entries(cast)._replace(is_run=is_run)
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
         return None if key in self._dtypes else self._reader.extent(key)
@@ -224,10 +224,10 @@ def floating(given: Any, argument: str) -> DType:
     """
     name = given if isinstance(given, str) else given.__name__ if isinstance(given, type) else _name_of(given)
     try:
-        found = DType.of(name)
+        dtype = DType.of(name)
     except (TypeError, UnsupportedError):
-        found = STRING
-    if not is_real(found):
+        dtype = STRING
+    if not is_real(dtype):
         known = [each.name for each in DType.all() if is_real(each)]
         raise UnsupportedError(
             "this is not an element type of floating-point numbers, and only such numbers are converted",
@@ -236,7 +236,7 @@ def floating(given: Any, argument: str) -> DType:
             found=repr(given),
             remedy=f"pass one of these names as {argument}",
         )
-    return found
+    return dtype
 
 
 def _name_of(dtype: Any) -> str:

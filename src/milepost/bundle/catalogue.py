@@ -201,7 +201,7 @@ class Catalogue(NamedTuple):
             size=self.size.copy(),
             checksum=self.checksum.copy(),
             is_run=self.is_run.copy(),
-            pieces={place: len(entry.slices) for place, entry in entries.items() if entry.slices},
+            pieces={position: len(entry.slices) for position, entry in entries.items() if entry.slices},
         )
         columns = changed.spec, changed.file, changed.start, changed.size, changed.checksum, changed.is_run
         for column, values in zip(columns, zip(*rows, strict=True), strict=True):
@@ -253,8 +253,8 @@ class Catalogue(NamedTuple):
             if self.is_masked:
                 is_open &= masked_each(data) != checksum
             else:
-                found = map(zlib.crc32, data, self.before[which].tolist())
-                is_open &= np.fromiter(found, np.int64, len(data)) != checksum
+                checksums = map(zlib.crc32, data, self.before[which].tolist())
+                is_open &= np.fromiter(checksums, np.int64, len(data)) != checksum
         return np.flatnonzero(is_open)
 
 

@@ -143,12 +143,12 @@ class Fetch:
         boxes = self._boxes
         entries = self._entries = [None] * len(self._keys)
         for ticket, key in enumerate(self._keys):
-            place = extent(key) if ticket not in boxes else None
+            file_and_entry = extent(key) if ticket not in boxes else None
             # an empty tensor need not be read, but may have a shape that no array can have
-            if place is None or not place[1].size:
+            if file_and_entry is None or not file_and_entry[1].size:
                 others.append(ticket)
                 continue
-            file, entry = place
+            file, entry = file_and_entry
             entries[ticket] = entry
             destination = self._destinations[ticket]
             if destination is not None:

@@ -129,10 +129,10 @@ class Index:
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """All entries, also those of pieces, with the name of their tensor."""
         columns = self._columns()
-        found = entries_of(columns)
-        for place in columns.others:
-            found[place] = self._other(place)
-        return zip(map(self.name_of, columns.keys), found, strict=True)
+        entries = entries_of(columns)
+        for row in columns.others:
+            entries[row] = self._other(row)
+        return zip(map(self.name_of, columns.keys), entries, strict=True)
 
     def catalogue(self) -> Catalogue:
         """All tensors, sorted by key.
@@ -143,14 +143,14 @@ class Index:
         """
         names, columns = self._all_names(), self._columns()
         pieces = len(columns.keys) - len(names)
-        found = columns.take(np.arange(pieces, len(columns.keys))) if pieces else columns
-        others = {place: self._other(place + pieces) for place in found.others}
-        return found._replace(keys=names).with_entries(others)
+        catalogue = columns.take(np.arange(pieces, len(columns.keys))) if pieces else columns
+        others = {position: self._other(position + pieces) for position in catalogue.others}
+        return catalogue._replace(keys=names).with_entries(others)
 
     def with_pieces(self) -> Catalogue:
         """All entries by their rows, first those of pieces. `name_of` says what a row is. Errors are those of `catalogue`."""
         columns = self._columns()
-        return columns.with_entries({place: self._other(place) for place in columns.others})
+        return columns.with_entries({row: self._other(row) for row in columns.others})
 
     def name_of(self, row: str) -> str:
         """The key of a tensor, or the key and the box of a piece.
@@ -244,21 +244,21 @@ class Index:
                 self._rows = self._catalogue = None  # they take as much memory again
                 self.forget_blocks()
                 pieces = len(columns.keys) - len(names)
-                found = dict(zip(names, entries_of(columns)[pieces:], strict=True))
-                for place in columns.others:
-                    if place >= pieces:
-                        del found[names[place - pieces]]
-                self.decoded = found | self.decoded
+                entries = dict(zip(names, entries_of(columns)[pieces:], strict=True))
+                for row in columns.others:
+                    if row >= pieces:
+                        del entries[names[row - pieces]]
+                self.decoded = entries | self.decoded
         return self.decoded
 
     def _all_rows(self) -> Rows:
         """All rows of the table but the header: the entries of pieces, and then those of tensors."""
-        found = self._rows
-        if found is None:
+        all_rows = self._rows
+        if all_rows is None:
             rows = self._open_table().rows()
             header = bisect_left(rows.keys, KEY_START.decode())
-            found = self._rows = Rows(rows.keys[header:], rows.data, rows.starts[header:], rows.ends[header:])
-        return found
+            all_rows = self._rows = Rows(rows.keys[header:], rows.data, rows.starts[header:], rows.ends[header:])
+        return all_rows
 
     def _open_table(self) -> TableReader:
         if self._is_closed:
@@ -278,15 +278,15 @@ class Index:
 
     def _columns(self) -> Catalogue:
         """All rows, as far as they are decoded together."""
-        found = self._catalogue
-        if found is None:
-            found = self._catalogue = decode_all(self._all_rows())
-        return found
+        catalogue = self._catalogue
+        if catalogue is None:
+            catalogue = self._catalogue = decode_all(self._all_rows())
+        return catalogue
 
-    def _other(self, place: int) -> Entry:
+    def _other(self, row: int) -> Entry:
         """The entry in a row that was not decoded with the others."""
         rows = self._all_rows()
-        return self._decode(self.name_of(rows.keys[place]), rows.value(place))
+        return self._decode(self.name_of(rows.keys[row]), rows.value(row))
 
     def _decode_key(self, name: bytes) -> str:
         try:

@@ -165,9 +165,9 @@ class _ShardLayout:
         self._append(bytes(-self._end % self._alignment))
         starts = self._end + np.cumsum(aligned) - aligned
         crcs = masked_each(b"" if crc is not None else each for _, each, crc in run)
-        for place, (_, _, crc) in enumerate(run):
+        for index, (_, _, crc) in enumerate(run):
             if crc is not None:
-                crcs[place] = crc
+                crcs[index] = crc
         specs = [(dtype, array.shape) for (_, array, dtype), _, _ in run]
         entries = encode_all(specs, self._shard, starts, sizes, crcs)
         self._entries.update(zip([key for (key, _, _), _, _ in run], entries, strict=True))

@@ -116,12 +116,12 @@ class LegacyReader:
 
     def catalogue(self) -> Catalogue:
         keys = self.keys()
-        entries = {place: self.entry(key) for place, key in enumerate(keys)}
-        found = Catalogue.of(keys, [], np.full(len(keys), UNKNOWN)).with_entries(entries)
+        entries = {position: self.entry(key) for position, key in enumerate(keys)}
+        catalogue = Catalogue.of(keys, [], np.full(len(keys), UNKNOWN)).with_entries(entries)
         # no tensor has a place and a size of its own
-        size = np.array([*(UNKNOWN if spec.dtype.is_bytes else spec.nbytes for spec in found.specs)], np.int64)
+        size = np.array([*(UNKNOWN if spec.dtype.is_bytes else spec.nbytes for spec in catalogue.specs)], np.int64)
         no_run = np.zeros(len(keys), bool)
-        return found._replace(file=np.full(len(keys), UNKNOWN), size=size[found.spec], is_run=no_run)
+        return catalogue._replace(file=np.full(len(keys), UNKNOWN), size=size[catalogue.spec], is_run=no_run)
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
         self._tensor(key)
@@ -133,10 +133,10 @@ class LegacyReader:
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
         tensor = self._tensor(key)
         box = box or TensorSlice.whole(len(tensor.shape))
-        found = self._overlaps(key, tensor, box)
+        overlapping = self._overlaps(key, tensor, box)
         self._check_room(key, TensorSpec(tensor.dtype, box.shape(tensor.shape)))
         array = new_array(tensor.dtype, box.shape(tensor.shape))
-        for overlap in found:
+        for overlap in overlapping:
             piece = self._values(key, tensor, overlap.piece)
             array[index_of(overlap.target)] = piece[index_of(overlap.source)]
         return array
@@ -206,11 +206,11 @@ class LegacyReader:
                 key = message.name.decode()
             except UnicodeDecodeError:
                 raise CorruptCheckpointError("a key that is not UTF-8", key=message.name) from None
-            found = self._metas.setdefault(key, _Meta([], []))
-            if found.tables and found.tables[-1] is table:
+            tensor_meta = self._metas.setdefault(key, _Meta([], []))
+            if tensor_meta.tables and tensor_meta.tables[-1] is table:
                 raise CorruptCheckpointError("the header of the checkpoint names a tensor twice", key=f"{key:.80}")
-            found.messages.append(message)
-            found.tables.append(table)
+            tensor_meta.messages.append(message)
+            tensor_meta.tables.append(table)
 
     def _tensor(self, key: str) -> _LegacyTensor:
         tensor = self._tensors.get(key)

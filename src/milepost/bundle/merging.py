@@ -73,17 +73,17 @@ def merged_index(contributions: Sequence[bytes], sharded: Collection[bytes], sha
     """
     wholes: dict[bytes, bytes] = {}
     parts: dict[bytes, list[bytes]] = defaultdict(list)
-    for each in contributions:
-        keys, position = _parse_column(each, 0)
-        entries, position = _parse_column(each, position)
+    for contribution in contributions:
+        keys, position = _parse_column(contribution, 0)
+        entries, position = _parse_column(contribution, position)
         before = len(wholes)
         wholes.update(zip(keys, entries, strict=True))
         if len(wholes) < before + len(keys):
             raise _twice(_repeated(contributions))
-        keys, position = _parse_column(each, position)
-        heads, position = _parse_column(each, position)
-        sizes, position = _parse_column(each, position)
-        pieces, _ = _parse_column(each, position)
+        keys, position = _parse_column(contribution, position)
+        heads, position = _parse_column(contribution, position)
+        sizes, position = _parse_column(contribution, position)
+        pieces, _ = _parse_column(contribution, position)
         for key, head, size, piece in zip(keys, heads, sizes, pieces, strict=True):
             parts[key] += (head, size, piece)
     missing = [key for key in sharded if key not in wholes and key not in parts]
@@ -132,14 +132,14 @@ def _joined(key: bytes, parts: Sequence[bytes]) -> _MergedTensor:
     """
     head = parts[0]
     sizes = np.frombuffer(b"".join(parts[1::_FIELDS]), _SIZES)
-    found = _cut(b"".join(parts[2::_FIELDS]), sizes["lengths"].reshape(-1))
-    pieces = dict(zip(found[0::_FIELDS], found[1::_FIELDS], strict=True))
+    fields = _cut(b"".join(parts[2::_FIELDS]), sizes["lengths"].reshape(-1))
+    pieces = dict(zip(fields[0::_FIELDS], fields[1::_FIELDS], strict=True))
     if len(pieces) < len(sizes):
         raise _twice(key)
     (expected,), count = _COUNT.unpack_from(head), int(sizes["elements"].sum())
     if count != expected:
         raise _incomplete(key, f"{expected} elements", f"{count} elements")
-    return _MergedTensor(b"".join((head[_COUNT.size :], *found[2::_FIELDS])), pieces)
+    return _MergedTensor(b"".join((head[_COUNT.size :], *fields[2::_FIELDS])), pieces)
 
 
 def _column(values: Sequence[bytes]) -> bytes:
@@ -163,8 +163,8 @@ def _cut(data: bytes, lengths: np.ndarray[Any, Any], start: int = 0) -> list[byt
 def _repeated(contributions: Sequence[bytes]) -> bytes:
     """A key that two processes have in their first column."""
     seen: set[bytes] = set()
-    for each in contributions:
-        keys = _parse_column(each, 0)[0]
+    for contribution in contributions:
+        keys = _parse_column(contribution, 0)[0]
         if not seen.isdisjoint(keys):
             return min(seen.intersection(keys))
         seen.update(keys)

@@ -26,14 +26,14 @@ def check_placement(index: Index, files: OpenFiles) -> None:
         UnsupportedError: Values of an element type cannot be read.
     """
     files.hold()
-    found = index.with_pieces()
+    entries = index.with_pieces()
     sizes = np.array([file.size for file in map(files.data_file, range(index.shards))], np.int64)
-    left = sizes[np.clip(found.file, 0, index.shards - 1)] - found.size  # sums may have more than 63 bits
-    is_wrong = (found.file != UNKNOWN) & ((found.file >= index.shards) | (found.start > left))
-    first = found.take(np.flatnonzero(is_wrong)[:1])
+    left = sizes[np.clip(entries.file, 0, index.shards - 1)] - entries.size  # sums may have more than 63 bits
+    is_wrong = (entries.file != UNKNOWN) & ((entries.file >= index.shards) | (entries.start > left))
+    first = entries.take(np.flatnonzero(is_wrong)[:1])
     for row, entry in zip(first.keys, entries_of(first), strict=True):
         files.file_of(index.name_of(row), entry)  # raises an error that says what is wrong
-    check_apart(index, found, files.paths)
+    check_apart(index, entries, files.paths)
 
 
 def check_apart(index: Index, entries: Catalogue, paths: Sequence[str]) -> None:
@@ -51,12 +51,12 @@ def check_apart(index: Index, entries: Catalogue, paths: Sequence[str]) -> None:
     order = order[(entries.file[order] != UNKNOWN) & (entries.size[order] > 0)]
     shard, start, size = entries.file[order], entries.start[order], entries.size[order]
     together = np.flatnonzero((shard[1:] == shard[:-1]) & (start[1:] - start[:-1] < size[:-1]))
-    for place in together[:1].tolist():
-        before, key = (index.name_of(entries.keys[row]) for row in order[place : place + 2].tolist())
+    for position in together[:1].tolist():
+        before, key = (index.name_of(entries.keys[row]) for row in order[position : position + 2].tolist())
         raise CorruptCheckpointError(
             "two tensors claim the same bytes",
             key=key,
-            file=paths[shard[place]] if shard[place] < len(paths) else None,
-            expected=f"a start at {int(start[place]) + int(size[place])} or later, where {before!r} ends",
-            found=int(start[place + 1]),
+            file=paths[shard[position]] if shard[position] < len(paths) else None,
+            expected=f"a start at {int(start[position]) + int(size[position])} or later, where {before!r} ends",
+            found=int(start[position + 1]),
         )

@@ -84,8 +84,8 @@ class IndexedReader:
         return self._index.entry(key)
 
     def catalogue(self) -> Catalogue:
-        found = self._index.catalogue()._replace(files=self._files)
-        return found._replace(is_run=np.zeros(len(found.keys), bool)) if self._swapped else found
+        catalogue = self._index.catalogue()._replace(files=self._files)
+        return catalogue._replace(is_run=np.zeros(len(catalogue.keys), bool)) if self._swapped else catalogue
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
         entry = self._index.decoded.get(key) or self._index.entry(key)
@@ -233,11 +233,11 @@ class IndexedReader:
             return _lengths(wanted), [_StoredRun(entry, file, wanted)]
         box = box or TensorSlice.whole(len(entry.shape))
         try:
-            found = overlaps(entry.slices, box, entry.shape)
+            overlapping = overlaps(entry.slices, box, entry.shape)
         except CorruptCheckpointError as error:
             raise error.with_context(key=key, file=self._index.file.path) from None
         pieces = []
-        for overlap in found:
+        for overlap in overlapping:
             stored = self._index.piece(key, entry, overlap.piece)
             pieces.append(_StoredRun(stored, self._files.file_of(key, stored), overlap.source, overlap.target))
         return _lengths(ranges(box, entry.shape)), pieces

@@ -305,21 +305,21 @@ def _dtype(key: str, array: Array | PiecewiseArray, dtype: DType | None) -> DTyp
     if dtype is not None and array.dtype == dtype.numpy:
         return dtype
     try:
-        found = DType.of(array)
+        array_dtype = DType.of(array)
     except MilepostError as error:
         raise error.with_context(key=key) from None
-    if dtype is None or dtype is found or (dtype is VARIANT and found is STRING):
-        return dtype or found
+    if dtype is None or dtype is array_dtype or (dtype is VARIANT and array_dtype is STRING):
+        return dtype or array_dtype
     raise MismatchError("the array has another element type", key=key, expected=dtype, found=array.dtype)
 
 
 def _first_again(placed: Iterable[Placed], before: set[bytes]) -> str:
     """The name of the first tensor whose key was used before."""
     seen = set(before)
-    for each in placed:
-        if each.key in seen:
-            return each.name
-        seen.add(each.key)
+    for tensor in placed:
+        if tensor.key in seen:
+            return tensor.name
+        seen.add(tensor.key)
     raise AssertionError("no key is used twice")
 
 

@@ -33,10 +33,10 @@ class AveragedWeights:
 
     def let_go(self) -> None:
         """Performs what the callbacks would have done at the end of the last epoch."""
-        held, self._held = self._held, []
-        for each, params in held:
-            each.params = params
-            each._finalize_ema_values()
+        pairs, self._held = self._held, []
+        for callback, params in pairs:
+            callback.params = params
+            callback._finalize_ema_values()
 
     def finish(self) -> None:
         """Performs the end of the last epoch for a restored run that has no epoch left."""

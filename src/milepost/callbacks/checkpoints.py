@@ -179,8 +179,8 @@ class FitCheckpoints:
             return None
         with suppress(UnsupportedError):  # there is no policy by a metric
             step = run.manager.best_step()
-            found = dict(zip(run.manager.steps, run.manager.checkpoints, strict=True))
-            return None if step is None else found[step]
+            paths_by_step = dict(zip(run.manager.steps, run.manager.checkpoints, strict=True))
+            return None if step is None else paths_by_step[step]
         return None
 
     @property

@@ -57,9 +57,9 @@ def tell_of_calls(model: Any, kind: type[Served], flatten: Callable[[Any], list[
     @functools.wraps(keras_fit)
     def fit(*positional: Any, **named: Any) -> Any:
         call = signature.bind(*positional, **named)
-        given: Any = call.arguments.get("callbacks")
-        is_list = hasattr(given, "callbacks")  # a CallbackList, which Keras uses as it is
-        callbacks = given.callbacks if is_list else flatten(given) if given else []
+        argument: Any = call.arguments.get("callbacks")
+        is_list = hasattr(argument, "callbacks")  # a CallbackList, which Keras uses as it is
+        callbacks = argument.callbacks if is_list else flatten(argument) if argument else []
         served = [each for each in callbacks if isinstance(each, kind)]
         if not served or not _is_compiled(call.arguments["self"]):  # Keras raises an error
             return keras_fit(*positional, **named)
@@ -68,11 +68,11 @@ def tell_of_calls(model: Any, kind: type[Served], flatten: Callable[[Any], list[
         others = [each for each in callbacks if each is not served[0]]
         call.apply_defaults()
         if is_list:
-            given.callbacks[:] = [*others, *served]
+            argument.callbacks[:] = [*others, *served]
         else:
             call.arguments["callbacks"] = [*others, *served]
-        told = FitCall(call.arguments["self"], call.arguments, others)
-        with served[0]._serve(told):
+        fit_call = FitCall(call.arguments["self"], call.arguments, others)
+        with served[0]._serve(fit_call):
             return keras_fit(*call.args, **call.kwargs)
 
     fit.tells_of_calls = True  # type: ignore[attr-defined]

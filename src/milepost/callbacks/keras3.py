@@ -26,12 +26,12 @@ class FeedAdapter(DataAdapter):  # type: ignore[misc]
         self.dataset: Any = None
 
     def get_numpy_iterator(self) -> Iterator[Any]:
-        found: Iterator[Any] = data_adapter_utils.get_numpy_iterator(self._feed)
-        return found
+        iterator: Iterator[Any] = data_adapter_utils.get_numpy_iterator(self._feed)
+        return iterator
 
     def get_jax_iterator(self) -> Iterator[Any]:
-        found: Iterator[Any] = data_adapter_utils.get_jax_iterator(self._feed)
-        return found
+        iterator: Iterator[Any] = data_adapter_utils.get_jax_iterator(self._feed)
+        return iterator
 
     def get_torch_dataloader(self) -> Iterator[Any]:
         from milepost.adapters.keras.private import convert_to_tensor

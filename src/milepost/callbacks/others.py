@@ -59,13 +59,13 @@ class OtherCallbacks:
     def __init__(self, callbacks: Iterable[Any]) -> None:
         numbers: Counter[str] = Counter()
         self._named: dict[str, Any] = {}
-        for each in callbacks:
-            kind = type(each).__name__
-            if _is_keras(each) and kind in _WITHOUT_STATE:
+        for callback in callbacks:
+            kind = type(callback).__name__
+            if _is_keras(callback) and kind in _WITHOUT_STATE:
                 continue
             numbers[kind] += 1
-            self._named[kind if numbers[kind] == 1 else f"{kind} {numbers[kind]}"] = each
-        self._first = {name: _look_at(each) for name, each in self._named.items() if state_of(each) is None}
+            self._named[kind if numbers[kind] == 1 else f"{kind} {numbers[kind]}"] = callback
+        self._first = {name: _look_at(callback) for name, callback in self._named.items() if state_of(callback) is None}
         self._changed: dict[str, set[str]] = {name: set() for name in self._named}
         self._complained: set[tuple[str, str]] = set()
 
@@ -76,31 +76,31 @@ class OtherCallbacks:
 
     def state(self) -> dict[str, Any]:
         """The state of all callbacks, as plain data. Warns once of each attribute that has changed and cannot be saved."""
-        found: dict[str, Any] = {}
+        states: dict[str, Any] = {}
         lost: list[str] = []
         for name, callback in self._named.items():
             methods = state_of(callback)
             if methods is not None:
-                found[name] = {"state": methods[0]()}
+                states[name] = {"state": methods[0]()}
                 continue
             attributes = {}
-            for each, (mark, kept) in _look_at(callback).items():
-                first = self._first[name].get(each)
-                if each not in self._changed[name] and first is not None and _is_same(first[0], mark):
+            for attribute, (mark, kept) in _look_at(callback).items():
+                first = self._first[name].get(attribute)
+                if attribute not in self._changed[name] and first is not None and _is_same(first[0], mark):
                     continue
                 if kept is not None:
-                    self._changed[name].add(each)
-                    attributes[each] = saved_form(kept)
-                elif (name, each) not in self._complained:
-                    self._complained.add((name, each))
-                    lost.append(f"{name}.{each}")
-            found[name] = {"attributes": attributes}
+                    self._changed[name].add(attribute)
+                    attributes[attribute] = saved_form(kept)
+                elif (name, attribute) not in self._complained:
+                    self._complained.add((name, attribute))
+                    lost.append(f"{name}.{attribute}")
+            states[name] = {"attributes": attributes}
         if lost:
             warn(
                 f"{', '.join(lost)} changed during training and cannot be saved, so a resumed run starts without them: keep plain "
                 "data in them, or give the callback get_state() and set_state()"
             )
-        return found
+        return states
 
     def put_back(self, saved: Mapping[str, Any]) -> None:
         """Restores the state that `state` returned.
@@ -108,15 +108,15 @@ class OtherCallbacks:
         Raises:
             MismatchError: A callback rejects its state.
         """
-        for name, each in saved.items():
+        for name, state in saved.items():
             callback = self._named.get(name)
             if callback is None:
                 continue
             try:
                 methods = state_of(callback)
-                if "state" in each and methods is not None:
-                    methods[1](each["state"])
-                for attribute, value in each.get("attributes", {}).items():
+                if "state" in state and methods is not None:
+                    methods[1](state["state"])
+                for attribute, value in state.get("attributes", {}).items():
                     put_back(callback, attribute, value)
                     self._changed[name].add(attribute)
             except Exception as error:
@@ -133,7 +133,7 @@ class OtherCallbacks:
         before = list(saved)
         new = [name for name in self._named if name not in before]
         gone = [name for name in before if name not in self._named]
-        told = [
+        differences = [
             *([f"{', '.join(new)} is new in this run and starts without state"] if new else []),
             *(
                 [f"the state of {', '.join(gone)} is not restored, because there is no such callback now"]
@@ -141,8 +141,8 @@ class OtherCallbacks:
                 else []
             ),
         ]
-        if told:
-            warn(f"the callbacks have changed since this run was saved: {'; '.join(told)}")
+        if differences:
+            warn(f"the callbacks have changed since this run was saved: {'; '.join(differences)}")
 
     def warn_of_new_files(self) -> None:
         """Warns of callbacks that overwrite their file when a run is resumed."""
@@ -176,16 +176,16 @@ def _look_at(callback: Any) -> Look:
     for base in type(callback).__mro__:
         if base.__module__.partition(".")[0] in ("keras", "tf_keras"):
             exempt = {**exempt, **_EXEMPT.get(base.__name__, {})}
-    found: Look = {}
+    look: Look = {}
     for name, value in vars(callback).items():
         if name in _OWN or name in exempt:
             continue
         try:
             kept = record(value)
-            found[name] = (fingerprint(kept), kept)
+            look[name] = (fingerprint(kept), kept)
         except (MilepostError, RecursionError):
-            found[name] = (_Same(value), None)
-    return found
+            look[name] = (_Same(value), None)
+    return look
 
 
 class _Same:

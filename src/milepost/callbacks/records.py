@@ -114,10 +114,10 @@ def put_back(owner: Any, name: str, saved: Any) -> None:
 
 
 def _member(value: Any, depth: int) -> Record:
-    found = record(value, depth + 1)
-    if is_in_place(found):
+    member = record(value, depth + 1)
+    if is_in_place(member):
         raise _no_data(value)
-    return found
+    return member
 
 
 def _of_object(value: Any, depth: int) -> Record:

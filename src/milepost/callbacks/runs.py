@@ -141,11 +141,11 @@ class SavedRun:
         """Checks that this call continues the saved run, before anything is changed."""
         program = compiled(self.net)
         self._compiled = self._saved.get("compiled") or program
-        place = self._saved.get("place")
+        position = self._saved.get("place")
         if self._data is not None:
-            if place is not None:
-                self._check_data(self._data, place)
-            self._data.start(self._generation.steps(self.call), (place or {}).get("usual"))
+            if position is not None:
+                self._check_data(self._data, position)
+            self._data.start(self._generation.steps(self.call), (position or {}).get("usual"))
         if self.path is None:
             return
         if "compiled" in self._saved:
@@ -153,13 +153,13 @@ class SavedRun:
             self._rates = rates_to_take(self._compiled, self._saved["rates"], program, optimizer, choice, self.path)
             if self._rates is not None:
                 self._compiled = {**self._compiled, "rates": self._rates}
-        given = self.call.arguments.get("initial_epoch", 0)
-        if given > self._first_epoch:
+        initial_epoch = self.call.arguments.get("initial_epoch", 0)
+        if initial_epoch > self._first_epoch:
             raise MismatchError(
                 "fit() would start at an epoch that this run has not reached; nothing was trained",
                 file=self.path,
                 expected=f"initial_epoch of at most {self._first_epoch}",
-                found=given,
+                found=initial_epoch,
                 remedy="do not pass initial_epoch, or train this phase in another directory",
             )
         self.call.arguments["initial_epoch"] = self._first_epoch
@@ -169,9 +169,9 @@ class SavedRun:
         if self.has_ended or self._is_out_of_data:
             self.call.arguments["initial_epoch"] = max(self._first_epoch, self.call.arguments.get("epochs", 0))
 
-    def _check_data(self, data: Data, place: dict[str, Any]) -> None:
+    def _check_data(self, data: Data, position: dict[str, Any]) -> None:
         try:
-            data.check(place)
+            data.check(position)
         except MismatchError as error:
             raise error.with_context(file=self.path) from None
 

@@ -38,8 +38,8 @@ def number_fields(tag: bytes, values: Column) -> list[bytes]:
     most = int(values.max(initial=0))
     rows = np.zeros((len(values), 1 + max(1, -(-most.bit_length() // 7))), np.uint8)
     rows[:, 0] = np.where(values, ord(tag), 0)
-    for place in range(1, rows.shape[1]):
-        rows[:, place] = values & 0x7F | np.where(values >= 0x80, 0x80, 0)
+    for column in range(1, rows.shape[1]):
+        rows[:, column] = values & 0x7F | np.where(values >= 0x80, 0x80, 0)
         values = values >> 7
     # NumPy takes zeros at the end of a byte string for padding, and the last byte of a varint is no zero
     fields: list[bytes] = rows.view(f"S{rows.shape[1]}").reshape(-1).tolist()
@@ -62,8 +62,8 @@ def fixed32_fields(tag: bytes, values: Column) -> list[bytes]:
     rows[:, 0] = ord(tag)
     rows[:, 1:] = values.astype("<u4").view(np.uint8).reshape(-1, 4)
     fields: list[bytes] = rows.view("V5").reshape(-1).tolist()
-    for place in np.flatnonzero(values == 0).tolist():
-        fields[place] = b""
+    for index in np.flatnonzero(values == 0).tolist():
+        fields[index] = b""
     return fields
 
 

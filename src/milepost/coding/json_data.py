@@ -59,26 +59,26 @@ def parse_json(data: bytes, what: str) -> Any:
 
 def parse_object(data: bytes, what: str) -> dict[str, Any]:
     """Parses a JSON text that is an object. Arguments and errors are those of `parse_json`."""
-    found = parse_json(data, what)
-    if not isinstance(found, dict):
-        raise CorruptCheckpointError(f"{what} is not a JSON object", found=reprlib.repr(found))
-    return found
+    value = parse_json(data, what)
+    if not isinstance(value, dict):
+        raise CorruptCheckpointError(f"{what} is not a JSON object", found=reprlib.repr(value))
+    return value
 
 
 def _levels(data: bytes) -> int:
     """How many lists and objects of a JSON text are inside each other."""
     level = deepest = 0
-    for found in _BRACKETS.finditer(data):
-        if found[0][:1] in b"[{":
+    for match in _BRACKETS.finditer(data):
+        if match[0][:1] in b"[{":
             level += 1
             deepest = max(deepest, level)
-        elif found[0] in (b"]", b"}"):
+        elif match[0] in (b"]", b"}"):
             level -= 1
     return deepest
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name that occurs twice")
-    return found
+    return members

@@ -31,9 +31,9 @@ def poll(look: Callable[[], _Found | None], timeout: float, shortest: float, lon
         'here'
     """
     start = time.monotonic()
-    while (found := look()) is None:
+    while (answer := look()) is None:
         passed = time.monotonic() - start
         if passed >= timeout:
             return None
         time.sleep(min(max(passed / _SHARE, shortest), longest, timeout - passed))
-    return found
+    return answer

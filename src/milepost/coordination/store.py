@@ -83,8 +83,8 @@ class StoreCoordinator:
         if value is None or value[:1] == _WHOLE:
             return None if value is None else value[1:]
         pieces = [self._store.get(f"{key}/{number}", timeout) for number in range(int(value[1:]))]
-        found = [piece for piece in pieces if piece is not None]
-        return b"".join(found) if len(found) == len(pieces) else None
+        present = [piece for piece in pieces if piece is not None]
+        return b"".join(present) if len(present) == len(pieces) else None
 
     def clear(self, topic: str) -> None:
         """Removes a message of this process; see `Coordinator.clear`."""

@@ -108,14 +108,14 @@ def warn_of_own(saved: Sequence[Saved], *, in_list: bool) -> None:
         saved: The values that were deferred there.
         in_list: Whether they were deferred for the next members of a list.
     """
-    where = "a list got a new member" if in_list else "the program put a new value"
+    event = "a list got a new member" if in_list else "the program put a new value"
     remedy = (
         "to have it in the list, append it, or restore a checkpoint that milepost saved into an empty list"
         if in_list
         else "to have it in this place, assign it, or let the program hold an object there before it restores"
     )
     warn(
-        f"{saved[0].file}: {where} where {_count(saved)} {'was' if len(saved) == 1 else 'were'} deferred ({_keys(saved)}). The new value stays, and the next save does not "
+        f"{saved[0].file}: {event} where {_count(saved)} {'was' if len(saved) == 1 else 'were'} deferred ({_keys(saved)}). The new value stays, and the next save does not "
         f"write the saved one. load_checkpoint({saved[0].file!r}).get_tensor(key) reads the saved value; {remedy}",
         UnrestoredWarning,
     )

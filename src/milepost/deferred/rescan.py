@@ -30,15 +30,15 @@ def look_again(holder: Any, operation: Operation | None = None) -> list[str]:
     adapter = adapter_during(operation, holder)
     if not edges or adapter is None:
         return []
-    found, given = False, []
+    has_restored, restored = False, []
     successors = {}
     names = [name for name in edges if isinstance(name, str)]
     others = stand_ins(adapter, holder, names)
     for name, child in [*live_children(operation, adapter, holder), *others.items()]:
         if name in edges or ANY in edges:
-            found = True
+            has_restored = True
             if not all(each.superseded or each.is_settled() for each in edges.get(name, ())):
-                given.append(name)
+                restored.append(name)
             successor = take(operation, holder, name, child)
             if successor is not child:
                 successors[name] = successor
@@ -53,13 +53,13 @@ def look_again(holder: Any, operation: Operation | None = None) -> list[str]:
             slot = adapter.make_slot(holder, newest.variable, key[1], newest.specs())
         if slot is not None:
             take(operation, holder, key, slot)
-            found = True
-    if found:
+            has_restored = True
+    if has_restored:
         if "on_restored" in adapter.overrides:
             adapter.on_restored(holder)
         if edges:
             forget_settled(holder)
-    return given
+    return restored
 
 
 def unannounced_below(operation: Operation) -> list[str]:
@@ -90,16 +90,16 @@ def look_again_below(operation: Operation) -> list[str]:
     Raises:
         MismatchError: A deferred value does not fit. It stays deferred.
     """
-    given: list[str] = []
+    restored: list[str] = []
     again = is_anything_deferred()
     while again:
         live = walk(operation, slots=False)
-        found = [
+        paths = [
             child_path(live.paths[node], name, is_root=node == 0)
             for node, obj in enumerate(live.objects)
             if deferred_on(obj)
             for name in look_again(obj, operation)
         ]
-        given += found
-        again = bool(found)
-    return given
+        restored += paths
+        again = bool(paths)
+    return restored

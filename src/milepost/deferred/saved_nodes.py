@@ -57,10 +57,12 @@ class SavedNodes:
     def specs(self, node: int) -> dict[str, TensorSpec]:
         """Element types and shapes of the values and hints of a node, by local name. Values that the files lack are left out."""
         saved = self._nodes[node]
-        found = {
+        specs_by_name = {
             unescape(value.name): self._reader.spec(value.key) for value in saved.values if value.key in self._reader
         }
-        return found | {name: TensorSpec(DType.of(array), array.shape) for name, array in decode(saved.hints).items()}
+        return specs_by_name | {
+            name: TensorSpec(DType.of(array), array.shape) for name, array in decode(saved.hints).items()
+        }
 
     def name(self, node: int) -> str:
         """The key of a node's first value; else its number."""
@@ -73,10 +75,10 @@ class SavedNodes:
 
     def below(self, node: int) -> Iterator[int]:
         """A node and those below it, nearest first."""
-        found = {node: None}
+        reached = {node: None}
         pending = [node]
         for number in pending:
             yield number
-            below = dict.fromkeys(edge.node for edge in self._nodes[number].children if edge.node not in found)
-            found |= below
+            below = dict.fromkeys(edge.node for edge in self._nodes[number].children if edge.node not in reached)
+            reached |= below
             pending += below

@@ -152,8 +152,8 @@ class _Collector:
         return self._new[key]
 
     def _id(self, record: RestoreFacts, saved: int) -> int | None:
-        found = self._new.get((record.uid, saved))
-        return found if found is not None else self._ids.get(id(record.bound[saved]))
+        number = self._new.get((record.uid, saved))
+        return number if number is not None else self._ids.get(id(record.bound[saved]))
 
     def _edges(self, node: int) -> list[Edge]:
         count = len(self._live.objects)

@@ -274,9 +274,9 @@ def _keeps_own(holder: Any, name: str | SlotKey, child: Any, edges: _Edges, save
     if not is_own(holder, child, saved):
         return False
     in_list = isinstance(holder, list)
-    deferred = [found[-1] for key, found in edges.items() if type(key) is str and (key == name or in_list)]
+    deferred = [positions[-1] for key, positions in edges.items() if type(key) is str and (key == name or in_list)]
     warn_of_own(deferred, in_list=in_list)
-    withdraw([each for key, found in edges.items() if key == name or in_list for each in found])
+    withdraw([each for key, positions in edges.items() if key == name or in_list for each in positions])
     return True
 
 
@@ -302,14 +302,14 @@ def take(operation: Operation, holder: Any, name: str | SlotKey, child: Any) -> 
     if isinstance(holder, list) and adapter.leaf and name in edges:
         newest = positions[0]
         taken = Taken(newest.file, newest.key, newest.siblings)
-    own = get_ident()
+    thread = get_ident()
     for position in positions:
         try:
-            if _claims.setdefault(id(position), own) != own:
+            if _claims.setdefault(id(position), thread) != thread:
                 _wait_for(position)
             child = position.settle(operation, name, child)
         finally:
-            if _claims.get(id(position)) == own:
+            if _claims.get(id(position)) == thread:
                 del _claims[id(position)]
     edges.pop(name, None)
     if not edges:
@@ -326,9 +326,9 @@ def _wait_for(position: Position) -> None:
     Raises:
         InProgressError: It does not end.
     """
-    own = get_ident()
+    thread = get_ident()
     deadline = time.monotonic() + WAIT
-    while _claims.setdefault(id(position), own) != own:
+    while _claims.setdefault(id(position), thread) != thread:
         if time.monotonic() >= deadline:
             raise InProgressError(
                 f"another thread has been restoring this value for {WAIT:g} seconds",
@@ -351,20 +351,20 @@ def _admit_tree(holder: Any, name: str, tree: Any) -> Any:
     operation = Operation(tree)
     operation.coming = place = placed(operation, holder, name, tree)
     take(operation, holder, name, place)
-    below, own = [place], []
+    below, positions = [place], []
     for node in below:
         if type(node) is TreeNode:
             deferred = deferred_on(node)
             for edge, child in node.children(operation.held):
                 if edge in deferred and holds_state(holder):
-                    own += deferred[edge]
+                    positions += deferred[edge]
                 elif edge in deferred:
                     take(operation, node, edge, child)
                 below.append(child)
-    own = [each for each in own if not (each.superseded or each.is_settled())]
-    if own:
-        warn_of_own(own, in_list=False)
-        withdraw(own)
+    positions = [each for each in positions if not (each.superseded or each.is_settled())]
+    if positions:
+        warn_of_own(positions, in_list=False)
+        withdraw(positions)
     return operation.held[place] if isinstance(place, Place) else tree
 
 

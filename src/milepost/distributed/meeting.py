@@ -107,9 +107,9 @@ class Meeting:
         error = lost(missing, 0) if missing else None
         facts: dict[str, Any] = {"run": self._own} if error is None else {"lost": missing, "number": number}
         for first in range(0, self._coordinator.size, _WELCOMED):
-            own = {rank: joined[rank] for rank in range(first, first + _WELCOMED) if rank in joined}
-            if own:
-                self._post(_welcome(first), {**facts, "own": own})
+            welcomed = {rank: joined[rank] for rank in range(first, first + _WELCOMED) if rank in joined}
+            if welcomed:
+                self._post(_welcome(first), {**facts, "own": welcomed})
                 posted(_welcome(first))
         if error is not None:
             raise error

@@ -59,14 +59,14 @@ def graph_of_process(graph: ObjectGraph, prefix: str, rank: int, size: int) -> O
         node = graph.nodes[number]
         kept = []
         for value in node.values:
-            own = OwnName.parse(value.name)
-            if own is None or (own.size != size and own.kind != _RANDOM):
+            own_name = OwnName.parse(value.name)
+            if own_name is None or (own_name.size != size and own_name.kind != _RANDOM):
                 kept.append(value)
-            elif own.rank == rank:
-                kept.append(value._replace(name=own.name))
-            elif own.rank == 0 and rank >= own.size:
+            elif own_name.rank == rank:
+                kept.append(value._replace(name=own_name.name))
+            elif own_name.rank == 0 and rank >= own_name.size:
                 without.append(value.key.partition(ATTRIBUTES)[0])
-                kept_own[number] = kept_own.get(number, frozenset()) | {unescape(own.name)}
+                kept_own[number] = kept_own.get(number, frozenset()) | {unescape(own_name.name)}
         if nodes is None:
             nodes = list(graph.nodes)
         nodes[number] = node._replace(values=tuple(kept))
@@ -91,14 +91,14 @@ def refuse_another_number(saved: Sequence[SavedValue], rank: int, size: int) -> 
         MismatchError: Another number of processes has saved them.
     """
     for value in saved:
-        own = OwnName.parse(value.name) if value.skipped_by_tensorflow else None
-        if own is not None:
+        own_name = OwnName.parse(value.name) if value.skipped_by_tensorflow else None
+        if own_name is not None:
             path = value.key.partition(ATTRIBUTES)[0]
             raise MismatchError(
                 "every process has saved its own state of this object, and a different number of processes would repeat or leave out "
                 "data; nothing was changed",
                 key=path,
-                expected=f"{own.size} processes, as in the save",
+                expected=f"{own_name.size} processes, as in the save",
                 found=f"process {rank} of {size}",
-                remedy=f"restore with {own.size} processes, or without this object in the Checkpoint, and begin the pass over the data anew",
+                remedy=f"restore with {own_name.size} processes, or without this object in the Checkpoint, and begin the pass over the data anew",
             )

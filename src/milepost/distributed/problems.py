@@ -30,13 +30,13 @@ def error_of(facts: dict[str, Any], who: str | None = None) -> MilepostError:
     Returns:
         An error of the same class where milepost can make one, and else a `CoordinationError`.
     """
-    given = {fact: facts[fact] for fact in _FACTS if fact in facts}
+    arguments = {fact: facts[fact] for fact in _FACTS if fact in facts}
     if facts["kind"] == CoordinationError.__name__:  # it says itself whom it is about
-        return CoordinationError(facts["problem"], **given)
+        return CoordinationError(facts["problem"], **arguments)
     problem = facts["problem"] if who is None else f"{who} failed: {facts['problem']}"
     kind: type[MilepostError] = (
         getattr(errors, facts["kind"], CoordinationError) if facts["kind"] else CoordinationError
     )
     if issubclass(kind, StorageError):
-        return kind(problem, errno=facts.get("errno"), **given)
-    return kind(problem, **given)
+        return kind(problem, errno=facts.get("errno"), **arguments)
+    return kind(problem, **arguments)

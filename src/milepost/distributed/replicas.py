@@ -70,8 +70,8 @@ def find_difference(reported: Sequence[Mapping[str, str]]) -> ReplicaDifference 
         ReplicaDifference(holders='1, 3', first=1, other=3)
     """
     seen: dict[str, tuple[int, str]] = {}
-    for rank, own in enumerate(reported):
-        for holders, digest in own.items():
+    for rank, process_digests in enumerate(reported):
+        for holders, digest in process_digests.items():
             first, expected = seen.setdefault(holders, (rank, digest))
             if digest != expected:
                 return ReplicaDifference(holders, first, rank)

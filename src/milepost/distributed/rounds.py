@@ -274,8 +274,8 @@ class Rounds:
             MilepostError: A process has failed. The error has the class of its error.
             CoordinationError: A process did not answer, or it runs another operation.
         """
-        found = self._wait(self._topic(), list(range(1, self.size)))
-        reports = [Message.decode(found.pop(rank)) for rank in range(1, self.size)]  # no message is in memory twice
+        messages = self._wait(self._topic(), list(range(1, self.size)))
+        reports = [Message.decode(messages.pop(rank)) for rank in range(1, self.size)]  # no message is in memory twice
         if self._step == 0:
             # a save in the background may still need what an earlier operation has posted
             running = [report.facts.get("running", 0) for report in reports]
@@ -301,13 +301,13 @@ class Rounds:
             The error, which all processes then get; None if no other process says that it failed, or all say that another one is lost.
         """
 
-        found = poll(
+        failure = poll(
             lambda: self._failure_of_other(besides=CoordinationError.__name__),
             min(self._timeout, _SOON),
             _SHORTEST,
             _LONGEST,
         )
-        return None if found is None else self._error_of_other(found)
+        return None if failure is None else self._error_of_other(failure)
 
     def tell(self, decision: Message) -> None:
         """Tells all processes the decision. Process 0 calls this."""
@@ -425,7 +425,7 @@ class Rounds:
         Raises:
             CoordinationError: A process has posted none, and shows no progress.
         """
-        found: dict[int, bytes] = {}
+        messages: dict[int, bytes] = {}
         longest = self._timeout / _BEATS
         pause = longest
         if self.leads:
@@ -437,8 +437,8 @@ class Rounds:
                 message = self._look(topic, rank, left)
                 if message is None:
                     break
-                found[rank] = message
-            missing = [rank for rank in missing if rank not in found]
+                messages[rank] = message
+            missing = [rank for rank in missing if rank not in messages]
             if missing and self.leads:
                 self._beat()
                 failure = self._failure_of_other() if time.monotonic() - begun >= pause else None
@@ -447,13 +447,13 @@ class Rounds:
             pause = min(2 * pause, longest)
             if missing and time.monotonic() >= end:
                 late = {rank: self._look(topic, rank, 0) for rank in missing}
-                found.update((rank, message) for rank, message in late.items() if message is not None)
-                missing = [rank for rank in missing if rank not in found]
+                messages.update((rank, message) for rank, message in late.items() if message is not None)
+                missing = [rank for rank in missing if rank not in messages]
                 lost = [rank for rank in missing if not self._has_moved(rank)]
                 if lost:
                     raise self._lost(lost, self.rank)
                 end = time.monotonic() + self._timeout
-        return found
+        return messages
 
     def _look(self, topic: str, rank: int, timeout: float) -> bytes | None:
         try:
@@ -484,8 +484,8 @@ class Rounds:
         elif self.rank not in ranks:
             problem = f"{named} did not answer, and process {by} gave up"
         else:
-            own = f"this process ({self.rank} of {self.size})"
-            problem = f"process {by} gave up, because {own}{' and ' if others else ''}{named} did not answer"
+            this_process = f"this process ({self.rank} of {self.size})"
+            problem = f"process {by} gave up, because {this_process}{' and ' if others else ''}{named} did not answer"
         return CoordinationError(
             problem,
             key=self._what,

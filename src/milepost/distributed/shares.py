@@ -68,10 +68,10 @@ def shares(held: Iterable[HeldShare], rank: int) -> list[Share]:
     groups: dict[tuple[int, ...], list[tuple[int, HeldShare]]] = {}
     for order, each in enumerate(held):
         groups.setdefault(each.holders, []).append((order, each))
-    own: list[tuple[int, Share]] = []
+    own_shares: list[tuple[int, Share]] = []
     for holders, members in groups.items():
         if len(holders) == 1:
-            own += [(order, Share(each.number, each.box)) for order, each in members]
+            own_shares += [(order, Share(each.number, each.box)) for order, each in members]
             continue
         fair = max(sum(each.nbytes for _, each in members) // (len(holders) * _PARTS), _CUT)
         parts = [(order, number, part) for order, each in members for number, part in enumerate(_cut(each, fair))]
@@ -81,24 +81,24 @@ def shares(held: Iterable[HeldShare], rank: int) -> list[Share]:
             load, position = loads[0]
             heapq.heapreplace(loads, (load + max(part.nbytes, 1), position))
             if holders[position] == rank:
-                own.append((order, Share(part.number, part.box)))
-    own.sort(key=lambda pair: (pair[0], pair[1].box))
-    return [share for _, share in own]
+                own_shares.append((order, Share(part.number, part.box)))
+    own_shares.sort(key=lambda pair: (pair[0], pair[1].box))
+    return [share for _, share in own_shares]
 
 
-def _cut(held: HeldShare, most: int) -> Sequence[HeldShare]:
+def _cut(share: HeldShare, most: int) -> Sequence[HeldShare]:
     """Cuts a box along its longest dimension into parts of about equal size, none much larger than ``most`` bytes."""
-    if held.nbytes <= most + most // 2 or not held.itemsize or not held.box:
-        return [held]
-    lengths = [stop - start for start, stop in held.box]
+    if share.nbytes <= most + most // 2 or not share.itemsize or not share.box:
+        return [share]
+    lengths = [stop - start for start, stop in share.box]
     length = max(lengths)
     axis = lengths.index(length)
-    start, _ = held.box[axis]
-    count = min(-(-held.nbytes // most), length)
+    start, _ = share.box[axis]
+    count = min(-(-share.nbytes // most), length)
     bounds = [start + length * part // count for part in range(count + 1)]
     return [
-        held._replace(
-            box=(*held.box[:axis], (begin, end), *held.box[axis + 1 :]), nbytes=held.nbytes // length * (end - begin)
+        share._replace(
+            box=(*share.box[:axis], (begin, end), *share.box[axis + 1 :]), nbytes=share.nbytes // length * (end - begin)
         )
         for begin, end in itertools.pairwise(bounds)
     ]

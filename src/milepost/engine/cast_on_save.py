@@ -41,13 +41,13 @@ class CastOnSave:
     """
 
     def __init__(self, cast: Any) -> None:
-        given = cast if isinstance(cast, Mapping) else {"*": cast}
-        for name in given:
+        types_by_name = cast if isinstance(cast, Mapping) else {"*": cast}
+        for name in types_by_name:
             if not isinstance(name, str) or not name.strip("./"):
                 raise wrong(_ARGUMENT, cast, "an element type, or a dict of element types by names")
         self._rules = [
-            _Rule(at_or_below(pattern_of(name)), floating(given[name], _ARGUMENT))
-            for name in sorted(given, key=len)[::-1]
+            _Rule(at_or_below(pattern_of(name)), floating(types_by_name[name], _ARGUMENT))
+            for name in sorted(types_by_name, key=len)[::-1]
         ]
 
     def dtype_of(self, path: str, dtype: DType) -> DType:

@@ -129,9 +129,9 @@ class CheckpointOptions:
 
     def __repr__(self) -> str:
         changed = [
-            f"{each.name}={shown(value)}"
-            for each in fields(self)
-            if (value := getattr(self, each.name, each.default)) != each.default
+            f"{option.name}={shown(value)}"
+            for option in fields(self)
+            if (value := getattr(self, option.name, option.default)) != option.default
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -151,16 +151,16 @@ class CheckpointOptions:
     @property
     def write_callbacks(self) -> list[Callable[[str], object]]:
         """The write callbacks as functions of the path."""
-        given = self.experimental_write_callbacks or ()
-        if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+        callbacks = self.experimental_write_callbacks or ()
+        if not isinstance(callbacks, Iterable) or isinstance(callbacks, (str, bytes)):
             raise UntrackableError(
                 "write callbacks are a list of functions",
                 key="experimental_write_callbacks",
                 expected="a list of functions of no argument, or of the path",
-                found=f"{given!r:.80} of type {type(given).__name__}",
+                found=f"{callbacks!r:.80} of type {type(callbacks).__name__}",
                 remedy="put it into a list, as in [function]",
             )
-        return [_of_path(callback) for callback in given]
+        return [_of_path(callback) for callback in callbacks]
 
 
 _OF_SAVES: Final = frozenset(
@@ -219,9 +219,9 @@ def takes_options(of: Literal["save", "restore"] | None = None) -> Callable[[_Fu
                 if _FORMER.get(name) in parameters:
                     remedy = f"pass {_FORMER[name]}={shown(kwargs[name], 80)}"
                 elif name in options:
-                    given = f"options=milepost.CheckpointOptions({name}={shown(kwargs[name], 80)})"
-                    where = "" if "options" in parameters else " to the manager when it is made"
-                    remedy = f"it is an option, so pass {given}{where}"
+                    argument = f"options=milepost.CheckpointOptions({name}={shown(kwargs[name], 80)})"
+                    destination = "" if "options" in parameters else " to the manager when it is made"
+                    remedy = f"it is an option, so pass {argument}{destination}"
                     if name in ignored:
                         remedy = f"it is an option of {'restores' if of == 'save' else 'saves'} alone"
                         if name == "strict":
@@ -301,10 +301,12 @@ def resolved(options: Any) -> CheckpointOptions:
         return copy(_DEFAULTS)
     if isinstance(options, CheckpointOptions):
         return replace(copy(options), experimental_write_callbacks=options.write_callbacks or None)
-    given = {
-        each.name: getattr(options, each.name) for each in fields(CheckpointOptions) if hasattr(options, each.name)
+    values = {
+        option.name: getattr(options, option.name)
+        for option in fields(CheckpointOptions)
+        if hasattr(options, option.name)
     }
-    if not given or isinstance(options, type):
+    if not values or isinstance(options, type):
         raise UnsupportedError(
             "these are not options",
             expected="a milepost.CheckpointOptions, or a tf.train.CheckpointOptions",
@@ -313,7 +315,7 @@ def resolved(options: Any) -> CheckpointOptions:
             else f"an object of type {type(options).__name__}",
             remedy="write options=milepost.CheckpointOptions(...)",
         )
-    return resolved(CheckpointOptions(**given))
+    return resolved(CheckpointOptions(**values))
 
 
 def storage_of(options: Any) -> Storage:

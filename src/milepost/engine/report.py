@@ -182,7 +182,7 @@ class Report:
 
 def sorted_report(prefix: str, entries: Iterable[ReportEntry]) -> Report:
     """A report whose entries are sorted by outcome and key."""
-    order = {outcome: place for place, outcome in enumerate(Outcome)}
+    order = {outcome: position for position, outcome in enumerate(Outcome)}
     return Report(prefix, tuple(sorted(entries, key=lambda entry: (order[entry.outcome], entry.key))))
 
 

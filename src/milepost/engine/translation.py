@@ -50,12 +50,12 @@ class _Prefix(NamedTuple):
     new: str
 
     def __call__(self, name: str, *, dotted: bool) -> str | None:
-        found = self.pattern.match(name)
-        if found is None:
+        match = self.pattern.match(name)
+        if match is None:
             return None
-        parts = iter(found.groups()[:-1])
+        parts = iter(match.groups()[:-1])
         new = re.sub(r"\*", lambda _: next(parts), self.new)
-        rest = found[found.lastindex or 0]
+        rest = match[match.lastindex or 0]
         if not dotted:
             new = _DOT.sub("/", new)
         if not new:
@@ -105,24 +105,24 @@ class Translation:
     _cast: re.Pattern[str] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        own = object.__setattr__
-        own(self, "unused", UnusedNames(self.tell))
+        set_field = object.__setattr__
+        set_field(self, "unused", UnusedNames(self.tell))
         if not isinstance(self.skip_mismatch, bool):
             raise wrong("skip_mismatch", self.skip_mismatch, "True or False")
-        own(self, "_ignored", self._pattern("ignore", self.ignore) if self.ignore else None)
-        own(self, "_wanted", None if self.only is None else self._pattern("only", self.only))
-        own(self, "_cast", None if isinstance(self.cast, bool) else self._pattern("cast", self.cast))
-        own(self, "_prefixes", ())
-        own(self, "_expressions", ())
+        set_field(self, "_ignored", self._pattern("ignore", self.ignore) if self.ignore else None)
+        set_field(self, "_wanted", None if self.only is None else self._pattern("only", self.only))
+        set_field(self, "_cast", None if isinstance(self.cast, bool) else self._pattern("cast", self.cast))
+        set_field(self, "_prefixes", ())
+        set_field(self, "_expressions", ())
         if isinstance(self.rename, Mapping):
-            own(self, "_prefixes", _prefixes(self.rename))
+            set_field(self, "_prefixes", _prefixes(self.rename))
             for prefix in self._prefixes:
                 self.unused.expect_beginning(prefix.old, prefix.pattern)
         elif callable(self.rename):
             self.unused.expect_replacing()
         else:
-            own(self, "_expressions", _expressions(self.rename))
-            own(self, "rename", self._expressions)  # which the caller cannot change
+            set_field(self, "_expressions", _expressions(self.rename))
+            set_field(self, "rename", self._expressions)  # which the caller cannot change
             for pattern, _ in self._expressions:
                 self.unused.expect_replacing(pattern.pattern)
 
@@ -148,9 +148,9 @@ class Translation:
         return self._changed(also=names)
 
     def _changed(self, **fields: Any) -> Translation:
-        found = replace(self, **fields)
-        object.__setattr__(found, "unused", self.unused)  # with what has been met so far
-        return found
+        changed = replace(self, **fields)
+        object.__setattr__(changed, "unused", self.unused)  # with what has been met so far
+        return changed
 
     @property
     def renames(self) -> bool:
@@ -276,18 +276,18 @@ class Translation:
         if isinstance(self.rename, Mapping):
             return name
         if callable(self.rename):
-            found = _called(self.rename, name)
-            if found != name:
+            new_name = _called(self.rename, name)
+            if new_name != name:
                 self.unused.replaced()
-            self.unused.asked(is_kept=found is not None)
-            return found
+            self.unused.asked(is_kept=new_name is not None)
+            return new_name
         for pattern, new in self._expressions:
-            found, count = pattern.subn(new, name)
+            new_name, count = pattern.subn(new, name)
             if not count:  # the pattern may have the separator of other files
-                found, count = pattern.subn(new, _DOT.sub("/", name) if dotted else name.replace("/", "."))
-                found = found if dotted else _DOT.sub("/", found)
+                new_name, count = pattern.subn(new, _DOT.sub("/", name) if dotted else name.replace("/", "."))
+                new_name = new_name if dotted else _DOT.sub("/", new_name)
             if count:
-                name = found
+                name = new_name
                 self.unused.replaced(pattern.pattern)
         return name
 
@@ -299,9 +299,9 @@ def as_compared(path: str) -> str:
 
 def means(pattern: re.Pattern[str], path: str) -> bool:
     """Whether a pattern of ``only`` or ``cast`` means the object at a path. That of a variable does not mean its slot variables."""
-    own, *below = (bool(pattern.match(as_compared(name))) for name in names_of(path))
+    at_path, *below = (bool(pattern.match(as_compared(name))) for name in names_of(path))
     variable, is_slot, _ = path.partition(SLOT)
-    return any(below) or (own and not (is_slot and pattern.match(as_compared(variable))))
+    return any(below) or (at_path and not (is_slot and pattern.match(as_compared(variable))))
 
 
 def _called(rename: Callable[[str], Any], name: str) -> str | None:
@@ -327,7 +327,7 @@ def _called(rename: Callable[[str], Any], name: str) -> str | None:
 
 
 def _prefixes(mapping: Mapping[Any, Any]) -> list[_Prefix]:
-    found = []
+    pairs = []
     for old, new in mapping.items():
         if not isinstance(old, str) or not isinstance(new, str):
             raise wrong("rename", {old: new}, "a mapping from text to text, or a list of pairs for regular expressions")
@@ -336,15 +336,15 @@ def _prefixes(mapping: Mapping[Any, Any]) -> list[_Prefix]:
             raise wrong("rename", {old: new}, "no more * in the new name than in the saved one")
         text = _ONE_NAME.join("[./]".join(map(re.escape, re.split("[./]", part))) for part in old.split("*"))
         end = "(.*)" if not old else r"((?:[./].*)?)\Z"
-        found.append((len(old), _Prefix(old, re.compile(text + end, re.DOTALL), new)))
-    return [prefix for _, prefix in sorted(found, key=lambda pair: -pair[0])]
+        pairs.append((len(old), _Prefix(old, re.compile(text + end, re.DOTALL), new)))
+    return [prefix for _, prefix in sorted(pairs, key=lambda pair: -pair[0])]
 
 
 def _expressions(rename: Any) -> tuple[tuple[re.Pattern[str], str], ...]:
     expected = "a mapping, a function, or a list of pairs of a regular expression and its replacement"
     if isinstance(rename, str) or not isinstance(rename, Sequence):
         raise wrong("rename", rename, expected)
-    found = []
+    expressions = []
     for pair in rename:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise wrong("rename", pair, expected)
@@ -354,7 +354,7 @@ def _expressions(rename: Any) -> tuple[tuple[re.Pattern[str], str], ...]:
         ):
             raise wrong("rename", pair, expected)
         try:
-            found.append((re.compile(pattern), new))
+            expressions.append((re.compile(pattern), new))
             re.sub(pattern, new, "")
         except (re.error, IndexError) as error:
             raise wrong(
@@ -364,7 +364,7 @@ def _expressions(rename: Any) -> tuple[tuple[re.Pattern[str], str], ...]:
                 f"correct it: {error}. A character such as ( or * that stands for itself has a backslash before it; a dict renames without "
                 "regular expressions",
             ) from None
-    return tuple(found)
+    return tuple(expressions)
 
 
 def pattern_of(name: str) -> str:

@@ -83,15 +83,15 @@ class Turn:
         try:
             with _lock:
                 earlier = [
-                    each for each in self._turns if each._process == self._process and each.kind in _EARLIER[self.kind]
+                    turn for turn in self._turns if turn._process == self._process and turn.kind in _EARLIER[self.kind]
                 ]
                 self._turns.append(self)
             deadline = time.monotonic() + self._wait
-            for each in earlier:
-                if each._thread == self._thread and self.kind == LOOK:
+            for turn in earlier:
+                if turn._thread == self._thread and self.kind == LOOK:
                     continue
-                if not each.has_ended and self._concerns(each):
-                    self._wait_for(each, deadline)
+                if not turn.has_ended and self._concerns(turn):
+                    self._wait_for(turn, deadline)
         except BaseException:
             self.end()
             raise
@@ -138,9 +138,9 @@ class Turn:
         """Whether an object is reached from both roots."""
         if self._concerns_all:
             return True
-        own = self._objects()
+        objects = self._objects()
         try:
-            return not own.isdisjoint(other._objects())
+            return not objects.isdisjoint(other._objects())
         except Exception:  # the other thread may be changing them, which a restore does
             return True
 

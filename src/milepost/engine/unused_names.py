@@ -123,18 +123,18 @@ class UnusedNames:
         for unused in (*self._beginnings, *sorted(self._replacing)):
             self._tell(f"{reader.prefix}: {_of_saved(unused, saved)}")
         for unused in self._live:
-            told = _of_live(unused, paths, is_restore=live is not None)
+            message = _of_live(unused, paths, is_restore=live is not None)
             if unused.argument == "only":
-                self.unmet.append(told)
-            self._tell(f"{reader.prefix}: {told}")
+                self.unmet.append(message)
+            self._tell(f"{reader.prefix}: {message}")
         left_out = []
         if self._left_out and not self._kept and saved:
             left_out.append(_ALL_LEFT_OUT)
         if self._only_is_empty:
             left_out.append(_ONLY_IS_EMPTY)
-        for told in left_out:
-            self.unmet.append(told)
-            self._tell(f"{reader.prefix}: {told}")
+        for message in left_out:
+            self.unmet.append(message)
+            self._tell(f"{reader.prefix}: {message}")
         self._left_out = self._only_is_empty = False
         self._beginnings.clear()
         self._replacing.clear()
@@ -194,8 +194,8 @@ def _nearest(text: str, names: Iterable[str]) -> str:
 
 
 def _some(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(names))
-    if not found:
+    distinct_names = list(dict.fromkeys(names))
+    if not distinct_names:
         return "no saved value has a name"
-    more = ", ..." if len(found) > _MOST_LISTED else ""
-    return f"saved names are {', '.join(map(repr, found[:_MOST_LISTED]))}{more}"
+    more = ", ..." if len(distinct_names) > _MOST_LISTED else ""
+    return f"saved names are {', '.join(map(repr, distinct_names[:_MOST_LISTED]))}{more}"

@@ -243,12 +243,12 @@ class GraphBuilder:
             self.versions[node] = self._versions_of(item)
         keras = self._reader.keras
         if keras is not None and live is not None and item.children:
-            found = variables_of(keras, item, self._live.objects[live], may_lack=self._may_lack)
-            if found is not None:
+            variables = variables_of(keras, item, self._live.objects[live], may_lack=self._may_lack)
+            if variables is not None:
                 self._add_vocabularies(keras, item, self._live.objects[live])
-                self._add_own_states(keras, item, self._live.objects[live], found)
-                self._add_of_keras(item, found)
-                self._add_merged(item, self._live.objects[live], found)
+                self._add_own_states(keras, item, self._live.objects[live], variables)
+                self._add_of_keras(item, variables)
+                self._add_merged(item, self._live.objects[live], variables)
                 return node
         if item.opaque is not None:
             key = ROOT if item is self._reader.root else item.key
@@ -324,14 +324,14 @@ class GraphBuilder:
     def _steps(self, name: str, live: int) -> list[tuple[str, int]]:
         """The edges and live objects that a name leads to from an object, if it has the separators of other libraries: slashes in a file of PyTorch, and dots
         in one of NumPy. Empty if it leads to none."""
-        found: list[tuple[str, int]] = []
+        steps: list[tuple[str, int]] = []
         for part in name.split("/" if self._reader.origin.dotted else "."):
             child = self._live_child(part, self._edges[live], live)
             if child is None:
                 return []
-            found.append((part, child))
+            steps.append((part, child))
             live = child
-        return found
+        return steps
 
     def _add_below(self, node: int, steps: Sequence[tuple[str, int]], item: Item) -> None:
         """Adds an item below a node, where some edges lead."""
@@ -348,12 +348,12 @@ class GraphBuilder:
         for name, live in edges.items() if self._reader.origin.dotted else ():
             if "." not in name or name in item.children:
                 continue
-            found: Item | None = item
+            below: Item | None = item
             for part in name.split("."):
-                found = None if found is None else found.children.get(part)
-            if found is not None and id(found) not in self._added:
-                self._drafts[node].children[name] = self._add(found, live)
-                self._added.add(id(found))
+                below = None if below is None else below.children.get(part)
+            if below is not None and id(below) not in self._added:
+                self._drafts[node].children[name] = self._add(below, live)
+                self._added.add(id(below))
 
     def _add_account(self, node: int, item: Item, live: int | None) -> None:
         """Adds what a module has in its ``state_dict()`` by code of its own: values by names with dots, among those of its parameters."""
@@ -363,7 +363,7 @@ class GraphBuilder:
         if not is_named(self._live.adapters[live].hints_to_save(self._live.objects[live])):
             return  # a dict that has an object under this name
         adapter = self._live.adapters[account]
-        found: dict[str, Item] = {}
+        items: dict[str, Item] = {}
         for name in adapter.state(self._live.objects[account]) if isinstance(adapter, PackedAdapter) else ():
             below = item
             number: int | None = live
@@ -373,15 +373,15 @@ class GraphBuilder:
                     break
                 below, number = child, None if number is None else self._edges[number].get(part)
             else:
-                found[name] = below
+                items[name] = below
                 if number is None:
                     self._added.add(id(below))
-        if found:
-            place = self._drafts[node].children[STATE_DICT] = self._new(account)
-            content = {name: below.content for name, below in found.items()}
+        if items:
+            account_node = self._drafts[node].children[STATE_DICT] = self._new(account)
+            content = {name: below.content for name, below in items.items()}
             key = f"{item.key}/{STATE_DICT}" if item.key else STATE_DICT
             values = packed(content, key, self._reader.origin.tensors)
-            self._add_values(place, {name: (f"{key}/{name}", each) for name, each in values.items()})
+            self._add_values(account_node, {name: (f"{key}/{name}", each) for name, each in values.items()})
 
     def _add_of_keras(self, item: Item, variables: Mapping[str, Any]) -> None:
         """Adds the contents of a file of Keras below an item: values of live variables under these, each other in a node of its own."""
@@ -391,9 +391,9 @@ class GraphBuilder:
             variable = variables.get(child.key) if isinstance(child.value, Stored) else None
             number = None if variable is None else self._numbers.get(id(variable))
             if number is not None:  # Keras has a variable of two objects twice
-                values = self._drafts[place := self._node_of(number)].values
+                values = self._drafts[node := self._node_of(number)].values
                 if not values:
-                    self._add_leaf(place, child)
+                    self._add_leaf(node, child)
                 if not values or are_equal(self._reader, values[0].key, child.key):
                     continue
             if isinstance(child.value, Stored):
@@ -454,17 +454,17 @@ class GraphBuilder:
 
     def _parametrised(self, item: Item, edges: Mapping[str, int]) -> dict[str, tuple[str, str]]:
         """Names of the first form of weight normalisation, each with the names of the two edges that replace it."""
-        found: dict[str, tuple[str, str]] = {}
+        renamed: dict[str, tuple[str, str]] = {}
         if _PARAMETRISED not in edges:
-            return found
+            return renamed
         for name, live in self._edges[edges[_PARAMETRISED]].items():
             old = {f"{name}{end}": (name, original) for end, original in _NORMALISED.items()}
             if old.keys() <= item.children.keys() and set(_NORMALISED.values()) <= self._edges[live].keys():
-                found |= old
-        return found
+                renamed |= old
+        return renamed
 
-    def _add_parametrised(self, node: int, edges: Mapping[str, int], place: tuple[str, str], item: Item) -> None:
-        name, original = place
+    def _add_parametrised(self, node: int, edges: Mapping[str, int], edge_names: tuple[str, str], item: Item) -> None:
+        name, original = edge_names
         outer = edges[_PARAMETRISED]
         inner = self._edges[outer][name]
         for step, live in ((_PARAMETRISED, outer), (name, inner)):
@@ -559,10 +559,10 @@ class GraphBuilder:
         Returns:
             Whether there were any.
         """
-        found = [(value.name, below) for value in values if (below := _below(item, value.name)) is not None]
-        for name, below in found:
+        tensors = [(value.name, below) for value in values if (below := _below(item, value.name)) is not None]
+        for name, below in tensors:
             self._drafts[node].values.append(SavedValue(escape(name), "", below.key))
-        return bool(found)
+        return bool(tensors)
 
     def _add_packed(self, node: int, item: Item) -> None:
         """Adds everything below an item as plain state."""
@@ -624,14 +624,14 @@ class GraphBuilder:
         """Live parameters by the names that one live module has for them, or had before they were renamed; see `optimizers.Find`."""
         renamed = ((0, paths) for paths in self._parameters(names))
         for module, paths in chain(renamed, ((module, names) for module in range(len(self._edges)))):
-            found: dict[str, Any] = {}
+            parameters: dict[str, Any] = {}
             for name, path in zip(names, paths, strict=True):
                 parameter = self._follow(module, path)
                 if parameter is None or id(self._live.objects[parameter]) not in wanted:
                     break
-                found[name] = self._live.objects[parameter]
+                parameters[name] = self._live.objects[parameter]
             else:
-                return found
+                return parameters
         return {}
 
     def _follow(self, live: int, name: str) -> int | None:
@@ -658,9 +658,9 @@ class GraphBuilder:
 
     def _node_of(self, live: int) -> int:
         """The node of a live object. It has no values if the file has none for it."""
-        found = self._of_live.get(live)
-        if found is not None:
-            return found
+        known = self._of_live.get(live)
+        if known is not None:
+            return known
         holder, name = self._parents[live]
         parent = self._node_of(holder)
         node = self._new(live)

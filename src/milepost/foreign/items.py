@@ -83,10 +83,10 @@ class Item:
         """The child of this name. It is made if there is none."""
         if self._children is None:
             self._children = {}
-        found = self._children.get(name)
-        if found is None:
-            found = self._children[name] = Item(key)
-        return found
+        child = self._children.get(name)
+        if child is None:
+            child = self._children[name] = Item(key)
+        return child
 
     @property
     def has_value(self) -> bool:
@@ -138,7 +138,7 @@ def tensors_alone(tree: Any, *, dotted: bool) -> dict[str, Stored] | None:
     Returns:
         The tensors. None if there is anything else in the tree, if keys may not be unique, or if the tree exceeds the limits.
     """
-    found: dict[str, Stored] = {}
+    tensors: dict[str, Stored] = {}
     pending: list[tuple[Any, str, int]] = [(tree, "", 0)]
     count = characters = 0
     while pending:
@@ -154,14 +154,14 @@ def tensors_alone(tree: Any, *, dotted: bool) -> dict[str, Stored] | None:
         if count > _MOST or characters > _MOST_CHARACTERS or depth + _most_dots(level, names, dotted=dotted) >= DEEPEST:
             return None
         if is_last:
-            found.update(zip(map(prefix.__add__, level), level.values(), strict=True))
+            tensors.update(zip(map(prefix.__add__, level), level.values(), strict=True))
             continue
         for name, value in level.items():
             if type(value) is Stored:
-                found[prefix + name] = value
+                tensors[prefix + name] = value
             else:
                 pending.append((value, f"{prefix}{name}/", depth + 1))
-    return found
+    return tensors
 
 
 def are_keys(names: Sequence[str], *, dotted: bool) -> bool:
@@ -218,9 +218,9 @@ class _Maker:
                         remedy="save a state of fewer levels, which does not hold itself",
                     )
                 self._spend(path, len(parts) - 1, len(path))
-                own = self._own_key(path)
-                child = _place(item, parts, own)
-                child.key = self._keys.get(own, own)
+                key = self._own_key(path)
+                child = _place(item, parts, key)
+                child.key = self._keys.get(key, key)
                 self._set(child, value, too_deep=below > DEEPEST)
                 listed.append(child)
                 if not child.is_leaf:
@@ -235,12 +235,12 @@ class _Maker:
             raise _too_many(key, self._count, self._characters)
 
     def _own_key(self, base: str) -> str:
-        own = base
-        while own in self._taken:  # 0 and "0", or "a/b" and "b" in "a"
+        key = base
+        while key in self._taken:  # 0 and "0", or "a/b" and "b" in "a"
             self._numbers[base] = number = self._numbers.get(base, 1) + 1
-            own = f"{base}_{number}"
-        self._taken.add(own)
-        return own
+            key = f"{base}_{number}"
+        self._taken.add(key)
+        return key
 
     def _set(self, item: Item, value: Any, *, too_deep: bool = False) -> None:
         """Sets the value of an item, and the opaque object if it is one."""
@@ -281,17 +281,17 @@ class _Maker:
         return True
 
     def _held(self, value: Opaque) -> dict[str, Any]:
-        held: dict[str, Any] = {}
+        level: dict[str, Any] = {}
         numbers: dict[str, int] = {}
-        for name, each in value.members(lambda prefix: self._spend(prefix, 0, len(prefix))):
-            text = base = _text(name, len(held))
-            while text in held:
+        for name, member in value.members(lambda prefix: self._spend(prefix, 0, len(prefix))):
+            text = base = _text(name, len(level))
+            while text in level:
                 numbers[base] = number = numbers.get(base, 1) + 1
                 text = f"{base}_{number}"
-            held[text] = each
-            if len(held) > _MOST:
-                raise _too_many("", len(held), 0)
-        return held
+            level[text] = member
+            if len(level) > _MOST:
+                raise _too_many("", len(level), 0)
+        return level
 
 
 def _check_single(item: Item) -> None:
@@ -352,9 +352,9 @@ def walked(item: Item) -> Iterator[Item]:
     """An item and all items below it."""
     pending = [item]
     while pending:
-        each = pending.pop()
-        yield each
-        pending += each.children.values()
+        current = pending.pop()
+        yield current
+        pending += current.children.values()
 
 
 def packable(root: Item) -> set[int]:

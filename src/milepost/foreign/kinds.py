@@ -242,8 +242,8 @@ def _archive(file: ReadableFile) -> FileFormat | None:
     except MilepostError as error:
         names, problem = [first_record(file)], error
     names = list(names)
-    found = next((kind for pattern, kind in _ARCHIVES if any(map(pattern.search, names))), None)
-    if found is None and problem is not None:
+    file_format = next((kind for pattern, kind in _ARCHIVES if any(map(pattern.search, names))), None)
+    if file_format is None and problem is not None:
         raise CorruptCheckpointError(
             "this file begins like a zip archive, but is cut off or damaged: its directory is missing or wrong",
             file=file.path,
@@ -251,12 +251,12 @@ def _archive(file: ReadableFile) -> FileFormat | None:
             found=problem.found,
             remedy="copy or download it again",
         )
-    return found or _OTHER_ARCHIVE
+    return file_format or _OTHER_ARCHIVE
 
 
 def _known(start: bytes) -> FileFormat | None:
-    found = next((kind for kind in KINDS if kind.pattern.match(start)), None)
-    if found is None and _is_text(start):
+    file_format = next((kind for kind in KINDS if kind.pattern.match(start)), None)
+    if file_format is None and _is_text(start):
         name = "a JSON file" if start.lstrip()[:1] in (b"{", b"[") else "a text file"
         remedy = (
             "if it is the index of a model, give it a name that ends in '.index.json'; else "
@@ -264,7 +264,7 @@ def _known(start: bytes) -> FileFormat | None:
             else ""
         )
         return FileFormat(name, re.compile(rb""), remedy + _AGAIN)
-    return found
+    return file_format
 
 
 def _latest(path: str) -> str:

@@ -48,8 +48,8 @@ def is_part_of_model(name: str, indexes: Iterable[str]) -> bool:
         >>> is_part_of_model("model.fp16-00001-of-00002.safetensors", ["model.safetensors.index.fp16.json"])
         True
     """
-    found = [match for each in indexes if (match := _INDEX.fullmatch(each)) is not None]
-    return any(name.startswith(f"{match['stem']}{match['variant'] or ''}-") for match in found)
+    matches = [match for each in indexes if (match := _INDEX.fullmatch(each)) is not None]
+    return any(name.startswith(f"{match['stem']}{match['variant'] or ''}-") for match in matches)
 
 
 def files_of_model(storage: Storage, path: str) -> list[str]:
@@ -59,15 +59,15 @@ def files_of_model(storage: Storage, path: str) -> list[str]:
         storage: Where it is.
         path: The index, or the directory that holds it or the only file.
     """
-    found = path if is_index(path) else model_in(storage, path)
-    if found is None:
+    model = path if is_index(path) else model_in(storage, path)
+    if model is None:
         alone = models_alone_in(storage, path)
-        found = alone[0] if len(alone) == 1 else None
-    if found is None or not is_index(found):
-        return [] if found is None else [found]
-    directory, name = os.path.split(found)
+        model = alone[0] if len(alone) == 1 else None
+    if model is None or not is_index(model):
+        return [] if model is None else [model]
+    directory, name = os.path.split(model)
     listed = [os.path.join(directory, each) for each in storage.list(directory) if is_part_of_model(each, [name])]
-    return [found, *listed]
+    return [model, *listed]
 
 
 def model_in(storage: Storage, path: str) -> str | None:
@@ -90,9 +90,9 @@ def models_alone_in(storage: Storage, path: str) -> list[str]:
         return []
     models: dict[tuple[str, str], tuple[int, str]] = {}
     for name in names:
-        found = _model_of(name)
-        if found is not None:
-            model, rank = found
+        ranked = _model_of(name)
+        if ranked is not None:
+            model, rank = ranked
             models[model] = min(models.get(model, (rank, name)), (rank, name))
     return [os.path.join(path, name) for _, name in models.values()]
 

@@ -58,12 +58,12 @@ def read_rows(file: ReadableFile, offsets: Column, length: int) -> Any:
     begins = offsets[order]
     rows = np.empty((len(begins), length), np.uint8)
     ends = np.append(np.flatnonzero(np.diff(begins) > _NEAR) + 1, len(begins))  # of runs that are near each other
-    place = 0
-    while place < len(begins):
-        begin = begins[place]
-        end = min(ends[np.searchsorted(ends, place, "right")], np.searchsorted(begins, begin + _AT_ONCE, "right"))
-        at = begins[place:end] - begin
+    first = 0
+    while first < len(begins):
+        begin = begins[first]
+        end = min(ends[np.searchsorted(ends, first, "right")], np.searchsorted(begins, begin + _AT_ONCE, "right"))
+        at = begins[first:end] - begin
         data = np.frombuffer(file.read(int(begin), int(at[-1]) + length), np.uint8)
-        rows[order[place:end]] = np.lib.stride_tricks.sliding_window_view(data, length)[at]
-        place = end
+        rows[order[first:end]] = np.lib.stride_tricks.sliding_window_view(data, length)[at]
+        first = end
     return rows

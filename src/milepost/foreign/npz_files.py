@@ -182,36 +182,36 @@ class NpzFile:
 
     @cached_property
     def _tensors(self) -> dict[str, Stored]:
-        found = self._alike
-        if found is None:
+        alike = self._alike
+        if alike is None:
             return {name: value for name, value in self._others.items() if isinstance(value, Stored)}
-        columns = found.starts.tolist(), found.form.tolist()
+        columns = alike.starts.tolist(), alike.form.tolist()
         return {
-            name: Stored(found.specs[form], ArchivedArray(record, start, found.forms[form]))
-            for (name, record), start, form in zip(found.records.items(), *columns, strict=True)
+            name: Stored(alike.specs[form], ArchivedArray(record, start, alike.forms[form]))
+            for (name, record), start, form in zip(alike.records.items(), *columns, strict=True)
         }
 
     def listing(self) -> Catalogue | None:
-        found = self._alike
-        if found is None:
+        alike = self._alike
+        if alike is None:
             return None
         is_run, before = (
-            np.array(column)[found.form]
-            for column in ([form.is_as_in_memory for form in found.forms], [form.crc for form in found.forms])
+            np.array(column)[alike.form]
+            for column in ([form.is_as_in_memory for form in alike.forms], [form.crc for form in alike.forms])
         )
-        crc = [record.crc for record in found.records.values()]
+        crc = [record.crc for record in alike.records.values()]
         return Catalogue.of(
-            [*found.records],
-            found.specs,
-            found.form,
+            [*alike.records],
+            alike.specs,
+            alike.form,
             file=self._file,
-            start=found.starts + _USUAL,
+            start=alike.starts + _USUAL,
             checksum=crc,
             before=before,
             is_run=is_run,
         )._replace(
             swapped=[
-                key for key, form in zip(found.records, found.form.tolist(), strict=True) if found.forms[form].swapped
+                key for key, form in zip(alike.records, alike.form.tolist(), strict=True) if alike.forms[form].swapped
             ]
         )
 
@@ -225,42 +225,42 @@ class NpzFile:
         return arrays
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
-        place: ArchivedArray = tensor.place
+        archived: ArchivedArray = tensor.place
         if not destination.size:
             return
-        shape = tensor.spec.shape[::-1] if place.form.fortran else tensor.spec.shape
-        target = np.empty(shape, destination.dtype) if place.form.fortran else destination
-        self._read(place, bytes_of(target))
-        if place.form.swapped:
+        shape = tensor.spec.shape[::-1] if archived.form.fortran else tensor.spec.shape
+        target = np.empty(shape, destination.dtype) if archived.form.fortran else destination
+        self._read(archived, bytes_of(target))
+        if archived.form.swapped:
             swap_bytes(bytes_of(target), tensor.spec.dtype)
-        if place.form.fortran:
+        if archived.form.fortran:
             destination[...] = target.T
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
-        place: ArchivedArray = tensor.place
-        return (self._file, place.start + place.form.length) if place.is_run else None
+        archived: ArchivedArray = tensor.place
+        return (self._file, archived.start + archived.form.length) if archived.is_run else None
 
     def catalogue(self, tensors: Mapping[str, Stored]) -> Catalogue:
         specs, spec = numbered(tensor.spec for tensor in tensors.values())
-        places: list[ArchivedArray] = [tensor.place for tensor in tensors.values()]
+        arrays: list[ArchivedArray] = [tensor.place for tensor in tensors.values()]
         return Catalogue.of(
             [*tensors],
             specs,
             spec,
             file=self._file,
-            start=[place.start + place.form.length for place in places],
-            checksum=[place.record.crc for place in places],
-            before=[place.form.crc for place in places],
-            is_run=[place.is_run for place in places],
-        )._replace(swapped=[key for key, place in zip(tensors, places, strict=True) if place.form.swapped])
+            start=[archived.start + archived.form.length for archived in arrays],
+            checksum=[archived.record.crc for archived in arrays],
+            before=[archived.form.crc for archived in arrays],
+            is_run=[archived.is_run for archived in arrays],
+        )._replace(swapped=[key for key, archived in zip(tensors, arrays, strict=True) if archived.form.swapped])
 
     def check(self, tensor: Stored) -> None:
         """Verifies the checksum of the tensor's record."""
-        place: ArchivedArray = tensor.place
-        if place.start in self._checked:
+        archived: ArchivedArray = tensor.place
+        if archived.start in self._checked:
             return
-        zip_content.check(self._file, place.record, place.start, _WHAT, self._small)
-        self._checked.add(place.start)
+        zip_content.check(self._file, archived.record, archived.start, _WHAT, self._small)
+        self._checked.add(archived.start)
 
     def check_rest(self) -> None:
         zip_content.check_others(self._file, self._checked, _WHAT)
@@ -283,7 +283,7 @@ class NpzFile:
         if (at + size > self._file.size).any():
             return None
         data = read_rows(self._file, at, _USUAL).tobytes()
-        beginnings = [data[place : place + _USUAL] for place in range(0, len(data), _USUAL)]
+        beginnings = [data[offset : offset + _USUAL] for offset in range(0, len(data), _USUAL)]
         numbers = {each: number for number, each in enumerate(dict.fromkeys(beginnings))}
         forms: list[_Form] = []
         specs: list[TensorSpec] = []
@@ -319,16 +319,16 @@ class NpzFile:
                 expected=f"{form.nbytes} bytes for {form.dtype} of shape {form.shape}",
                 found=record.size - form.length,
             )
-        place = ArchivedArray(record, start, form)
+        archived = ArchivedArray(record, start, form)
         if form.spec is not None:
-            return Stored(form.spec, place)
+            return Stored(form.spec, archived)
         if form.dtype.kind not in "SU":
             return unread_array(form.dtype)
         count = math.prod(form.shape)
         self._room.take(record, count, count * form.dtype.itemsize)
         zip_content.check(self._file, record, start, _WHAT)
         self._checked.add(start)
-        return self._texts(place)
+        return self._texts(archived)
 
     def _beginning(self, record: ZipRecord, start: int) -> bytes:
         """The first bytes of an array, its header among them."""
@@ -344,11 +344,11 @@ class NpzFile:
         is_whole = len(beginning) == most or _end_of_header(beginning) <= len(beginning)
         return beginning if is_whole else bytes(self._near.read(start, most))
 
-    def _texts(self, place: ArchivedArray) -> Array:
+    def _texts(self, archived: ArchivedArray) -> Array:
         """An array of text. Files have few and small ones, so it is read at once."""
-        form = place.form
+        form = archived.form
         data = np.empty(form.nbytes, np.uint8)
-        self._read(place, data)
+        self._read(archived, data)
         if form.dtype.kind == "U":
             characters = data.view(np.dtype("u4").newbyteorder(form.dtype.byteorder))
             if (characters > sys.maxunicode).any():  # NumPy raises a SystemError, or returns other text
@@ -357,17 +357,17 @@ class NpzFile:
                     expected=f"at most {sys.maxunicode:#x}",
                     found=f"{characters.max():#x}",
                 )
-        found = data.view(form.dtype).tolist() if form.dtype.itemsize else [b""] * math.prod(form.shape)
-        texts = [each.encode(errors="surrogatepass") if isinstance(each, str) else each for each in found]
+        elements = data.view(form.dtype).tolist() if form.dtype.itemsize else [b""] * math.prod(form.shape)
+        texts = [each.encode(errors="surrogatepass") if isinstance(each, str) else each for each in elements]
         return object_array(texts, form.shape[::-1]).T if form.fortran else object_array(texts, form.shape)
 
-    def _read(self, place: ArchivedArray, target: Array) -> None:
+    def _read(self, archived: ArchivedArray, target: Array) -> None:
         """Fills bytes with the elements as they are in the file."""
-        if place.record.method == STORED:
-            self._file.read_into(place.start + place.form.length, target)
+        if archived.record.method == STORED:
+            self._file.read_into(archived.start + archived.form.length, target)
             return
-        position = -place.form.length
-        for chunk in zip_content.content(self._file, place.record, place.start, _WHAT):
+        position = -archived.form.length
+        for chunk in zip_content.content(self._file, archived.record, archived.start, _WHAT):
             part = np.frombuffer(chunk, np.uint8)[max(-position, 0) :]
             begin = max(position, 0)
             target[begin : begin + part.size] = part[: target.size - begin]
@@ -433,9 +433,9 @@ def _before_elements(data: bytes) -> bytes:
 
 def _parsed(header: bytes, encoding: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     try:
-        found = ast.literal_eval(header.decode(encoding).strip())
-        dtype: np.dtype[Any] = numpy_type(found["descr"])
-        shape, fortran = found["shape"], found["fortran_order"]
+        fields = ast.literal_eval(header.decode(encoding).strip())
+        dtype: np.dtype[Any] = numpy_type(fields["descr"])
+        shape, fortran = fields["shape"], fields["fortran_order"]
     except (ValueError, TypeError, SyntaxError, KeyError, MemoryError, RecursionError, AttributeError):
         raise CorruptCheckpointError("this is not the header of a .npy file", found=f"{header!r:.80}") from None
     if not are_counts(shape, tuple, below=1 << 63) or not isinstance(fortran, bool):
@@ -449,14 +449,14 @@ def _tree(arrays: dict[str, Any]) -> dict[str, Any]:
         return arrays
     root: dict[str, Any] = {}
     levels = {"": root}
-    for name, each in arrays.items():
+    for name, array in arrays.items():
         above, slash, last = name.rpartition("/")
         level = levels.get(above)
         if level is None:
             level = _level(levels, above)
         if level is None or last in level or not last or (slash and not above):
             return arrays
-        level[last] = each
+        level[last] = array
     return root
 
 

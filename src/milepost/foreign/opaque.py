@@ -156,30 +156,30 @@ def holding(root: Any, kinds: tuple[type, ...]) -> set[int]:
         kinds: The classes.
     """
     holders: dict[int, list[int]] = {}
-    found: list[int] = []
+    identities: list[int] = []
     seen = {id(root)}
     pending = [root]
     while pending:
         value = pending.pop()
-        own = id(value)
+        identity = id(value)
         is_direct = False
         for child in _parts(value):
             if isinstance(child, kinds):
                 is_direct = True
             elif isinstance(child, (Mapping, list, tuple, set, frozenset, Opaque)):
                 above = holders.setdefault(id(child), [])
-                if not above or above[-1] != own:
-                    above.append(own)
+                if not above or above[-1] != identity:
+                    above.append(identity)
                 if id(child) not in seen:
                     seen.add(id(child))
                     pending.append(child)
         if is_direct:
-            found.append(own)
-    result = set(found)
-    for each in found:
-        above = [holder for holder in holders.get(each, ()) if holder not in result]
+            identities.append(identity)
+    result = set(identities)
+    for below in identities:
+        above = [holder for holder in holders.get(below, ()) if holder not in result]
         result.update(above)
-        found += above
+        identities += above
     return result
 
 
@@ -212,8 +212,8 @@ def _module_members(module: Opaque, spend: Spend) -> Iterator[tuple[str, Any]]:
     """The entries of a module's ``state_dict()``, in the same order."""
     pending: list[tuple[str, Opaque, int]] = [("", module, 0)]
     while pending:
-        prefix, each, depth = pending.pop()
-        state = each.state
+        prefix, submodule, depth = pending.pop()
+        state = submodule.state
         skipped = state.get(_NOT_SAVED)
         for kind, skips in ((_PARAMETERS, ()), (_BUFFERS, skipped if isinstance(skipped, (set, frozenset)) else ())):
             for name, value in state[kind].items():

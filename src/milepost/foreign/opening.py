@@ -129,9 +129,9 @@ def _open_shard(storage: Storage, path: str) -> ForeignFile | None:
 
 
 def _open_directory(storage: Storage, path: str) -> ForeignFile | None:
-    kind, found = _kind_of(storage, path)
+    kind, model = _kind_of(storage, path)
     if kind is _Directory.MODEL:
-        return _open_file(storage, found)
+        return _open_file(storage, model)
     if kind is _Directory.DISTRIBUTED:
         with importing():
             from milepost.foreign.pytorch import distributed as torch_distributed

@@ -140,7 +140,7 @@ class OptimizerState:
 
     def defaults(self) -> list[dict[str, Values]]:
         """For each group, the hyperparameters that the file lacks and for which PyTorch has defaults."""
-        found = []
+        defaults = []
         for group in self._groups:
             saved = {name: child.value for name, child in group.settings.items()}
             added = {
@@ -148,8 +148,8 @@ class OptimizerState:
                 for name, value in as_loaded(self._optimizer, saved).items()
                 if name not in saved and name not in NO_STATE and type(value) in PLAIN_SETTINGS
             }
-            found.append({name: _setting(Item(f"{group.key}/{name}", value)) for name, value in added.items()})
-        return found
+            defaults.append({name: _setting(Item(f"{group.key}/{name}", value)) for name, value in added.items()})
+        return defaults
 
     def slots(self) -> Iterator[tuple[Any, str, Values, Mapping[str, Array]]]:
         """The state of each parameter: the live parameter, the state's name, its values and its hints."""
@@ -281,14 +281,14 @@ def _flat_groups(item: Item, live: list[list[Any]], find: Find) -> list[_SavedGr
         members = [(name, _at(item.children[GROUPS], name)) for name in parameters]
         settings = [(name, each.children if each is not None else {}) for name, each in members]
         first_name, first = settings[0] if settings else ("", {})
-        for name, each in settings[1:]:
-            if _plain(each) != _plain(first):
+        for name, others in settings[1:]:
+            if _plain(others) != _plain(first):
                 raise MismatchError(
                     "parameters that are in one group of the live optimizer were saved with different hyperparameters; "
                     "nothing was changed",
                     key=f"{item.key}/{prefix}{name}",
                     expected=f"those of {first_name!r:.80}: {_plain(first)!s:.200}",
-                    found=f"{_plain(each)!s:.200}",
+                    found=f"{_plain(others)!s:.200}",
                     remedy=f"make the optimizer with the groups of the one that was saved; {_OR_IGNORE}",
                 )
         groups.append(_SavedGroup(f"{item.key}/{prefix}{first_name}", first, parameters))

@@ -79,9 +79,9 @@ class _Replaced:
             pairs = [
                 (
                     self.of(name, key, depth) if isinstance(name, _AS_KEYS) else name,
-                    self.of(each, f"{key}/{name!s:.80}", depth + 1),
+                    self.of(member, f"{key}/{name!s:.80}", depth + 1),
                 )
-                for name, each in value.items()
+                for name, member in value.items()
             ]
             if isinstance(value, defaultdict):
                 return defaultdict(value.default_factory, pairs)

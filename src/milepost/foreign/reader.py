@@ -175,19 +175,19 @@ class ForeignReader:
             return True
         if first.spec != second.spec:
             return False
-        places = self._file.extent(first), self._file.extent(second)
-        if None in places and self._boxed is not None:
+        extents = self._file.extent(first), self._file.extent(second)
+        if None in extents and self._boxed is not None:
             return all(
                 _read_box(self._boxed, first, box) == _read_box(self._boxed, second, box) for box in _blocks(first.spec)
             )
-        if None in places:
+        if None in extents:
             arrays = [new_array(first.spec.dtype, first.spec.shape) for _ in range(2)]
             for stored, array in zip((first, second), arrays, strict=True):
                 self._file.read_into(stored, array)
             return arrays[0].tobytes() == arrays[1].tobytes()
-        if places[0] == places[1]:
+        if extents[0] == extents[1]:
             return True
-        chunks = [read_chunks(*place, first.spec.nbytes) for place in places if place is not None]
+        chunks = [read_chunks(*extent, first.spec.nbytes) for extent in extents if extent is not None]
         return not first.spec.nbytes or all(np.array_equal(a, b) for a, b in zip(*chunks, strict=True))
 
     def keys(self) -> list[str]:
@@ -195,12 +195,12 @@ class ForeignReader:
 
     def catalogue(self) -> Catalogue:
         if self._catalogue is None:
-            found = self._listing
-            if found is None:
-                found = Catalogue.joined([catalogue_of(self._file, self._stored), self._plain_values()])
+            catalogue = self._listing
+            if catalogue is None:
+                catalogue = Catalogue.joined([catalogue_of(self._file, self._stored), self._plain_values()])
             unread = {item.key for item in walked(self.root) if item.is_unread} if self._objects else set()
             objects = {key: kind_of(opaque) for key, opaque in sorted(self._objects.items())}
-            self._catalogue = found.by_key()._replace(
+            self._catalogue = catalogue.by_key()._replace(
                 objects=objects, unread=unread, not_arrays=self._not_arrays(), is_nested=self._is_nested()
             )
         return self._catalogue
@@ -214,7 +214,7 @@ class ForeignReader:
         if self._root is None:  # all are tensors
             return {}
         known = self._stored.keys() | self._plain.keys() | self._objects.keys()
-        found = {
+        not_arrays = {
             item.key: _shown(item.value)
             for item in walked(self.root)
             if item.has_value
@@ -222,7 +222,7 @@ class ForeignReader:
             and item.key not in known
             and (item.is_leaf or not item.value)
         }
-        return dict(sorted(found.items()))
+        return dict(sorted(not_arrays.items()))
 
     def _plain_values(self) -> Catalogue:
         """The values that are in memory already, in columns."""
@@ -288,9 +288,9 @@ class ForeignReader:
             yield self._plain_array(key).reshape(-1)
             return
         self.check(key)
-        place = self._file.extent(stored)
-        if place is not None and stored.spec.nbytes:
-            for chunk in read_chunks(*place, stored.spec.nbytes):
+        extent = self._file.extent(stored)
+        if extent is not None and stored.spec.nbytes:
+            for chunk in read_chunks(*extent, stored.spec.nbytes):
                 yield chunk.view(stored.spec.dtype.numpy)
         elif self._boxed is not None:
             for box in _blocks(stored.spec):
@@ -310,11 +310,11 @@ class ForeignReader:
         if stored is not None and box is not None and not destination.size:
             return
         if stored is not None and box is not None and self._boxed is None:
-            place, wanted = self._file.extent(stored), ranges(box, stored.spec.shape)
-            if place is not None:
-                entry = Entry(stored.spec.dtype, stored.spec.shape, offset=place[1], size=stored.spec.nbytes)
+            extent, wanted = self._file.extent(stored), ranges(box, stored.spec.shape)
+            if extent is not None:
+                entry = Entry(stored.spec.dtype, stored.spec.shape, offset=extent[1], size=stored.spec.nbytes)
                 try:
-                    read_box(place[0], entry, wanted, destination, key)
+                    read_box(extent[0], entry, wanted, destination, key)
                 except MilepostError as error:
                     raise self._of_value(error, key) from None
                 _count(destination)
@@ -352,8 +352,8 @@ class ForeignReader:
 
     def map(self, key: str) -> Array:
         spec, stored = self.spec(key), self._stored.get(key)
-        place = None if stored is None else self._file.extent(stored)
-        if place is None or not isinstance(place[0], LocalFile) or place[1] % spec.dtype.itemsize:
+        extent = None if stored is None else self._file.extent(stored)
+        if extent is None or not isinstance(extent[0], LocalFile) or extent[1] % spec.dtype.itemsize:
             raise UnsupportedError(
                 "this tensor is not stored as it would be in memory",
                 key=key,
@@ -362,17 +362,17 @@ class ForeignReader:
                 remedy="use read() instead of map()",
             )
         self.check(key)
-        mapped: Array = map_bytes(place[0], place[1], spec.nbytes).view(spec.dtype.numpy)
+        mapped: Array = map_bytes(extent[0], extent[1], spec.nbytes).view(spec.dtype.numpy)
         return mapped.reshape(spec.shape)
 
     def verify(self) -> tuple[int, int]:
         for key, stored in self._stored.items():
             self.check(key)
-            place = self._file.extent(stored)
-            if place is None:
+            extent = self._file.extent(stored)
+            if extent is None:
                 self.read(key)
             elif stored.spec.nbytes:
-                for _ in read_chunks(*place, stored.spec.nbytes):
+                for _ in read_chunks(*extent, stored.spec.nbytes):
                     pass
         if isinstance(self._file, CheckedFile):
             self._file.check_rest()

@@ -29,20 +29,20 @@ def renamed(tree: Any, rename: Rename, *, dotted: bool = False) -> tuple[Any, di
     if not isinstance(tree, _CONTAINERS):
         return tree, {}, []
     targets = {path: _target(path, rename) for path, _ in _leaves(tree)}
-    found = moves(targets)
-    if not found:
+    all_moves = moves(targets)
+    if not all_moves:
         return tree, {}, []
     if dotted:
         _refuse_same_names(targets)
-    rest, contents = _without(tree, [move.old for move in found]), _Contents(tree)
+    rest, contents = _without(tree, [move.old for move in all_moves]), _Contents(tree)
     names: dict[str, str] = {}
-    for move in found:
+    for move in all_moves:
         if move.new is not None:
             moved = contents.at(move.old)
             _put(rest, move.new, moved)
             for path, _ in _leaves(moved):
                 names["/".join((*move.new, *path))] = "/".join((*move.old, *path))
-    for move in found:
+    for move in all_moves:
         _drop_empty(rest, move.old[:-1])
     _note_versions(tree, rest, targets)
     return rest, names, ["/".join(path) for path, target in targets.items() if target is None]
@@ -59,14 +59,14 @@ def _note_versions(old: Any, new: _Dict, targets: Mapping[Path, Path | None]) ->
         noted = versions.get(path[:-1])
         if noted is None or target is None or target == path:
             continue
-        module, found = path[-1].split("."), target[-1].split(".")
-        place = moved.at(target[:-1])
-        if not isinstance(place, _Dict):
+        module, target_module = path[-1].split("."), target[-1].split(".")
+        container = moved.at(target[:-1])
+        if not isinstance(container, _Dict):
             continue
-        present = vars(place).setdefault(METADATA, {})
-        while module and found and module.pop() == found.pop():
+        present = vars(container).setdefault(METADATA, {})
+        while module and target_module and module.pop() == target_module.pop():
             if ".".join(module) in noted:
-                present.setdefault(".".join(found), noted[".".join(module)])
+                present.setdefault(".".join(target_module), noted[".".join(module)])
 
 
 def _refuse_same_names(targets: Mapping[Path, Path | None]) -> None:
@@ -102,12 +102,12 @@ class _Contents:
         self._members: dict[int, dict[str, Any]] = {}
 
     def at(self, path: Path) -> Any:
-        found = self._tree
+        value = self._tree
         for name in path:
-            if id(found) not in self._members:
-                self._members[id(found)] = dict(members(found))
-            found = self._members[id(found)][name]
-        return found
+            if id(value) not in self._members:
+                self._members[id(value)] = dict(members(value))
+            value = self._members[id(value)][name]
+        return value
 
 
 class _Dict(dict[Any, Any]):

@@ -103,35 +103,35 @@ class SafetensorsFile:
         self._file = file
         try:
             header, self._start = _header(file)
-            found = self._found = _in_usual_form(header) or _in_any_form(header)
-            _check_lengths(found)
-            _check_order(found, self._start, file.size)
+            columns = self._found = _in_usual_form(header) or _in_any_form(header)
+            _check_lengths(columns)
+            _check_order(columns, self._start, file.size)
         except MilepostError as error:
             file.close()
             raise error.with_context(file=file.path) from None
-        self.metadata: dict[str, Any] = dict(found.metadata)
-        names = {*found.names} if found.metadata else frozenset[str]()
-        self._left_out = {name: kept for name, kept in found.metadata.items() if kept in names and name not in names}
+        self.metadata: dict[str, Any] = dict(columns.metadata)
+        names = {*columns.names} if columns.metadata else frozenset[str]()
+        self._left_out = {name: kept for name, kept in columns.metadata.items() if kept in names and name not in names}
 
     @cached_property
     def tree(self) -> dict[str, Stored]:
-        found = self._found
-        kinds, places = map(found.kinds.__getitem__, found.kind.tolist()), (found.begins + self._start).tolist()
-        tensors = {name: Stored(spec, place) for name, spec, place in zip(found.names, kinds, places, strict=True)}
+        columns = self._found
+        kinds, starts = map(columns.kinds.__getitem__, columns.kind.tolist()), (columns.begins + self._start).tolist()
+        tensors = {name: Stored(spec, start) for name, spec, start in zip(columns.names, kinds, starts, strict=True)}
         return tensors | {name: tensors[kept] for name, kept in self._left_out.items()}
 
     def tensors(self) -> dict[str, Stored]:
         return self.tree
 
     def listing(self) -> Catalogue:
-        found = self._found
-        kind, begins = found.kind, found.begins
+        columns = self._found
+        kind, begins = columns.kind, columns.begins
         if self._left_out:
-            places = {name: place for place, name in enumerate(found.names)}
-            kept = [places[name] for name in self._left_out.values()]
+            positions = {name: position for position, name in enumerate(columns.names)}
+            kept = [positions[name] for name in self._left_out.values()]
             kind, begins = (np.concatenate((column, column[kept])) for column in (kind, begins))
-        names, start = [*found.names, *self._left_out], begins + self._start
-        return Catalogue.of(names, found.kinds, kind, file=self._file, start=start, is_run=sys.byteorder == "little")
+        names, start = [*columns.names, *self._left_out], begins + self._start
+        return Catalogue.of(names, columns.kinds, kind, file=self._file, start=start, is_run=sys.byteorder == "little")
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         if not tensor.spec.nbytes:
@@ -213,10 +213,10 @@ def _in_usual_form(header: bytes) -> _Found | None:
             return None
     body = text[beginning.end() :] if beginning is not None else f",{text[1:]}"
     body = body.rstrip(" ").removesuffix("}")
-    found = _USUAL.findall(body)
-    if not text.startswith("{") or len(body) != sum(map(len, chain.from_iterable(found))) + len(found) * _AROUND:
+    matches = _USUAL.findall(body)
+    if not text.startswith("{") or len(body) != sum(map(len, chain.from_iterable(matches))) + len(matches) * _AROUND:
         return None
-    names, forms, begins, ends = zip(*found, strict=True) if found else ((),) * 4
+    names, forms, begins, ends = zip(*matches, strict=True) if matches else ((),) * 4
     if len({METADATA, *names}) != len(names) + 1:
         return None  # one that occurs twice
     try:
@@ -247,15 +247,15 @@ def _in_any_form(header: bytes) -> _Found:
             forms.append("")
     kinds, kind = _kinds(names, forms, dict(zip(forms, entries.values(), strict=True)))
     offsets = [entry.get("data_offsets") for entry in entries.values()]
-    found = pairs_of_counts(offsets, below=_MOST)
-    if isinstance(found, int):
+    pairs_or_index = pairs_of_counts(offsets, below=_MOST)
+    if isinstance(pairs_or_index, int):
         raise CorruptCheckpointError(
             "these are not the offsets of a tensor",
-            key=names[found],
+            key=names[pairs_or_index],
             expected="[begin, end]",
-            found=reprlib.repr(offsets[found]),
+            found=reprlib.repr(offsets[pairs_or_index]),
         )
-    return _Found(names, kinds, kind, found[:, 0], found[:, 1], metadata)
+    return _Found(names, kinds, kind, pairs_or_index[:, 0], pairs_or_index[:, 1], metadata)
 
 
 def _kinds(
@@ -293,28 +293,28 @@ def _spec(dtype: Any, shape: Any) -> TensorSpec:
     )
 
 
-def _check_lengths(found: _Found) -> None:
+def _check_lengths(columns: _Found) -> None:
     """Checks that the bytes of tensors are as many as their types and shapes need."""
     # no length is as small as the number that stands for a size beyond 64 bits
-    sizes = np.array([spec.nbytes if spec.nbytes < _MOST else -_MOST for spec in found.kinds] or [0], np.int64)
-    for place in np.flatnonzero(found.ends - found.begins != sizes[found.kind])[:1].tolist():
-        spec = found.kinds[found.kind[place]]
+    sizes = np.array([spec.nbytes if spec.nbytes < _MOST else -_MOST for spec in columns.kinds] or [0], np.int64)
+    for position in np.flatnonzero(columns.ends - columns.begins != sizes[columns.kind])[:1].tolist():
+        spec = columns.kinds[columns.kind[position]]
         raise CorruptCheckpointError(
             "the offsets of a tensor do not fit its shape",
-            key=found.names[place],
+            key=columns.names[position],
             expected=f"{spec.nbytes} bytes for {spec}",
-            found=int(found.ends[place]) - int(found.begins[place]),
+            found=int(columns.ends[position]) - int(columns.begins[position]),
         )
 
 
-def _check_order(found: _Found, start: int, size: int) -> None:
+def _check_order(columns: _Found, start: int, size: int) -> None:
     """Checks that tensors follow each other without gaps, and that the file ends with the last of them."""
-    order = np.lexsort((found.ends, found.begins))
-    begins, expected = found.begins[order], np.concatenate((np.zeros(1, np.int64), found.ends[order]))
+    order = np.lexsort((columns.ends, columns.begins))
+    begins, expected = columns.begins[order], np.concatenate((np.zeros(1, np.int64), columns.ends[order]))
     for number in np.flatnonzero(begins != expected[:-1])[:1].tolist():
         raise CorruptCheckpointError(
             "tensors of a safetensors file overlap, or leave a gap",
-            key=found.names[order[number]],
+            key=columns.names[order[number]],
             expected=f"a tensor that begins at byte {expected[number]} of the data",
             found=int(begins[number]),
         )

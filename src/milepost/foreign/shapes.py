@@ -56,7 +56,7 @@ def is_shape(
 
 
 def pairs_of_counts(values: Sequence[Any], *, below: int = _MOST) -> Any:
-    """Many values that must be lists of two lengths or positions, as rows of an array; or the place of the first that is not.
+    """Many values that must be lists of two lengths or positions, as rows of an array; or the index of the first that is not.
 
     Args:
         values: The values.
@@ -71,7 +71,7 @@ def pairs_of_counts(values: Sequence[Any], *, below: int = _MOST) -> Any:
         if set(map(type, numbers)) <= {int} and min(numbers, default=0) >= 0 and max(numbers, default=0) < below:
             return np.array(numbers, np.int64).reshape(-1, 2)
     return next(
-        place
-        for place, value in enumerate(values)
+        index
+        for index, value in enumerate(values)
         if not are_counts(value, list, longest=2, below=below) or len(value) != 2
     )

@@ -79,8 +79,8 @@ class ShardedModel:
             self._named.append(names)
             self.paths.append(path)
             self._listings.append(shard.listing() if isinstance(shard, ListedFile) else None)
-            held = self._listings[-1].keys if self._listings[-1] is not None else _values_of(shard)
-            for name in sorted({*names} - {*held}):
+            keys = self._listings[-1].keys if self._listings[-1] is not None else _values_of(shard)
+            for name in sorted({*names} - {*keys}):
                 raise CorruptCheckpointError(
                     "the index names a tensor that its file does not hold", key=name, file=path
                 )
@@ -94,12 +94,12 @@ class ShardedModel:
 
     @functools.cached_property
     def tree(self) -> dict[str, Any]:
-        held = [_values_of(shard) for shard in self._shards]
+        values_by_shard = [_values_of(shard) for shard in self._shards]
         owner = {name: number for number, names in enumerate(self._named) for name in names}
-        values = OrderedDict((name, held[owner[name]][name]) for name in self._files)
+        values = OrderedDict((name, values_by_shard[owner[name]][name]) for name in self._files)
         known = {id(value) for value in values.values() if isinstance(value, Stored)}
-        for each in held:
-            for name, value in each.items():
+        for values_in_shard in values_by_shard:
+            for name, value in values_in_shard.items():
                 if id(value) in known:  # a second name of a tensor that the index names
                     values.setdefault(name, value)
         noted = [getattr(shard.tree, METADATA, {}) for shard in self._shards if self._has_versions]

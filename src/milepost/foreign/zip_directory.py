@@ -134,8 +134,8 @@ def starts_of(records: Iterable[ZipRecord], file: ReadableFile) -> list[int]:
     offsets = np.array([record.offset for record in records], np.int64)
     headers = read_rows(file, offsets, LOCAL_HEADER)
     name, extra = (headers[:, field] + headers[:, field + 1].astype(np.int64) * 256 for field in _LENGTHS_AFTER)
-    found: list[int] = (offsets + LOCAL_HEADER + name + extra).tolist()
-    return found
+    starts: list[int] = (offsets + LOCAL_HEADER + name + extra).tolist()
+    return starts
 
 
 def read_directory(file: ReadableFile) -> dict[str, ZipRecord]:
@@ -172,14 +172,14 @@ def _find(file: ReadableFile) -> tuple[int, int, int]:
     _, _, _, _, count, size, start, _ = _END.unpack_from(tail, at)
     limit = file.size - length + at
     if limit >= _LOCATOR.size:
-        signature, _, place, _ = _LOCATOR.unpack(file.read(limit - _LOCATOR.size, _LOCATOR.size))
+        signature, _, position, _ = _LOCATOR.unpack(file.read(limit - _LOCATOR.size, _LOCATOR.size))
         if signature == b"PK\6\7":
-            if place + _END64.size > limit:
+            if position + _END64.size > limit:
                 raise _damaged("the end of its directory lies outside it")
-            signature, *_, count, size, start = _END64.unpack(file.read(place, _END64.size))
+            signature, *_, count, size, start = _END64.unpack(file.read(position, _END64.size))
             if signature != b"PK\6\6":
                 raise _damaged("its directory has no end")
-            limit = place
+            limit = position
     if start + size > limit:
         raise _damaged(f"a directory of {size} bytes at byte {start} of {limit}")
     return count, size, start
@@ -190,19 +190,19 @@ def _records(directory: bytes, count: int, limit: int) -> dict[str, ZipRecord]:
     starts = _starts(directory, count)
     begins = [start + _ENTRY.itemsize for start in starts]
     entries = np.frombuffer(b"".join([directory[begin - _ENTRY.itemsize : begin] for begin in begins]), _ENTRY)
-    for place in np.flatnonzero(entries["signature"] != _SIGNATURE)[:1].tolist():
-        raise _damaged(f"no entry at byte {starts[place]} of its directory")
+    for index in np.flatnonzero(entries["signature"] != _SIGNATURE)[:1].tolist():
+        raise _damaged(f"no entry at byte {starts[index]} of its directory")
     ends = (np.array(begins, np.int64) + entries["name_length"]).tolist()
     names = _names(directory, begins, ends)
     size, stored, offset = (entries[name].astype(np.uint64) for name in _WIDE)
     is_wide = (size == _ALL_ONES) | (stored == _ALL_ONES) | (offset == _ALL_ONES)
-    for place in np.flatnonzero(is_wide).tolist():
-        extra = directory[ends[place] : ends[place] + entries["extra_length"][place]]
-        fields = (int(column[place]) for column in (size, stored, offset))
-        size[place], stored[place], offset[place] = _from_zip64(extra, *fields)
+    for index in np.flatnonzero(is_wide).tolist():
+        extra = directory[ends[index] : ends[index] + entries["extra_length"][index]]
+        fields = (int(column[index]) for column in (size, stored, offset))
+        size[index], stored[index], offset[index] = _from_zip64(extra, *fields)
     is_encrypted = entries["flags"] & _ENCRYPTED != 0
-    for place in np.flatnonzero((entries["method"] == STORED) & (size != stored) & ~is_encrypted)[:1].tolist():
-        raise _damaged(f"the record {names[place]!r:.80} has {size[place]} bytes, of which {stored[place]} are stored")
+    for index in np.flatnonzero((entries["method"] == STORED) & (size != stored) & ~is_encrypted)[:1].tolist():
+        raise _damaged(f"the record {names[index]!r:.80} has {size[index]} bytes, of which {stored[index]} are stored")
     _check_places(offset, stored, entries["name_length"], limit)
     columns = (offset, size, entries["crc"], stored, entries["method"], is_encrypted)
     rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -231,8 +231,8 @@ def _names(directory: bytes, begins: Iterable[int], ends: Iterable[int]) -> list
     except UnicodeDecodeError:
         raise _damaged("a name that is not UTF-8") from None
     if len(set(names)) < len(names):
-        found = next(name for name, times in Counter(names).items() if times > 1)
-        raise _damaged(f"two records are called {found!r:.80}")
+        repeated = next(name for name, times in Counter(names).items() if times > 1)
+        raise _damaged(f"two records are called {repeated!r:.80}")
     return names
 
 
@@ -250,10 +250,10 @@ def _check_places(offset: Any, stored: Any, name_length: Any, limit: int) -> Non
     after = np.where(is_beyond, limit + 1, offset + LOCAL_HEADER + name_length + stored)
     order = np.lexsort((after, offset))
     end = np.concatenate((np.zeros(1, np.uint64), after[order][:-1]))
-    for place in np.flatnonzero((offset[order] < end) | (after[order] > limit))[:1].tolist():
-        record = order[place]
+    for index in np.flatnonzero((offset[order] < end) | (after[order] > limit))[:1].tolist():
+        record = order[index]
         last = int(offset[record]) + LOCAL_HEADER + int(name_length[record]) + int(stored[record])
-        raise _damaged(f"a record from byte {offset[record]} to byte {last} is not between {end[place]} and {limit}")
+        raise _damaged(f"a record from byte {offset[record]} to byte {last} is not between {end[index]} and {limit}")
 
 
 def _from_zip64(extra: bytes, *fields: int) -> list[int]:

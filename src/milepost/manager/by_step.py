@@ -92,9 +92,9 @@ class ByStep(WhenToSave):
         managed = series.facts(metrics=True)
         if is_asked and isinstance(by, str):
             check_known(by, managed, series.directory)
-        for place in ranked(managed, by, mode):
-            if series.storage.is_file(index_path(managed[place].prefix)):
-                return managed[place].step
+        for position in ranked(managed, by, mode):
+            if series.storage.is_file(index_path(managed[position].prefix)):
+                return managed[position].step
         return None
 
     def metrics(self, step: int) -> dict[str, Any] | None:
@@ -173,8 +173,8 @@ class ByStep(WhenToSave):
     def pinned(self) -> list[int]:
         """The numbers of the checkpoints that are pinned now, in ascending order. The directory is read each time."""
         listing = self._series.listing
-        found = pinned_in(self._series.storage, listing.home)
-        return sorted((split_number(each) or ("", 0))[1] for each in found if listing.is_own(each))
+        prefixes = pinned_in(self._series.storage, listing.home)
+        return sorted((split_number(each) or ("", 0))[1] for each in prefixes if listing.is_own(each))
 
     def pin(self, step: int) -> None:
         """Keeps a checkpoint from being deleted, until `unpin`.

@@ -435,10 +435,10 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         return prefix
 
     def _restore_newest(self) -> str | None:
-        found = self._newest.restore()
-        if found is None:
+        restored = self._newest.restore()
+        if restored is None:
             return None
-        prefix, self._status = found
+        prefix, self._status = restored
         self._note_restored(prefix)
         return prefix
 
@@ -466,7 +466,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             >>> manager.restore_or_initialize() == path
             True
         """
-        found: list[str] = first_decides(
+        adopted: list[str] = first_decides(
             self._state.with_options(None),
             f"adopt checkpoints of {self._state.directory}",
             lambda: self._state.listing.adopt(),
@@ -474,8 +474,8 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         with self._state.lock:
             if not is_first(self._state.with_options(None)):
                 self._state.listing.load()
-            self._state.must_look |= bool(found)
-        return found
+            self._state.must_look |= bool(adopted)
+        return adopted
 
     def sync(self) -> None:
         """Waits for the asynchronous save in progress, if any, and raises its error."""

@@ -71,10 +71,10 @@ class Listing:
             return
         outside = self._sort_out(state)
         of_series = set(self._candidates)
-        own = [each for each in self._timed(state) if each.prefix in of_series]
+        checkpoints = [each for each in self._timed(state) if each.prefix in of_series]
         pinned = pinned_in(self._storage, self.home)
         recovered = recover(
-            own, state.last_preserved_timestamp, now, lambda prefix: self._holds_old or prefix in pinned
+            checkpoints, state.last_preserved_timestamp, now, lambda prefix: self._holds_old or prefix in pinned
         )
         if recovered.clock_went_back:
             warn(
@@ -174,18 +174,18 @@ class Listing:
         """Lists checkpoints of this series that are not listed, in the order of their numbers. Errors are those of `record`."""
         self.load()
         known = {each.prefix for each in self.managed} | set(self._candidates)
-        found = [
+        prefixes = [
             prefix for prefix in numbered(self._storage, self._stem) if prefix not in known and self.is_own(prefix)
         ]
-        if found:
-            times = {prefix: saved for prefix in found if (saved := self._modified(prefix)) is not None}
+        if prefixes:
+            times = {prefix: saved for prefix in prefixes if (saved := self._modified(prefix)) is not None}
             adopted = [ManagedCheckpoint(prefix, saved) for prefix, saved in times.items()]
             # no manager has preserved any of them, however old they are
             self.last_preserved = min([self.last_preserved, *(each.timestamp - 1.0 for each in adopted)])
             self.managed = (*adopted, *self.managed)
-            self._candidates = (*self._candidates, *reversed(found))
+            self._candidates = (*self._candidates, *reversed(prefixes))
             self.record(self._candidates[0])
-        return found
+        return prefixes
 
     def add(self, prefix: str) -> None:
         """Makes a checkpoint that was just saved the newest of this series."""
@@ -227,9 +227,11 @@ class Listing:
         state = known_checkpoints(self._storage, self._directory)
         self._others, self._others_preserved = (), None
         if state is not None:
-            own = {each.prefix for each in self.managed}
+            own_prefixes = {checkpoint.prefix for checkpoint in self.managed}
             self._others = tuple(
-                each for each in self._timed(state) if each.prefix not in own and self._is_others(each.prefix)
+                checkpoint
+                for checkpoint in self._timed(state)
+                if checkpoint.prefix not in own_prefixes and self._is_others(checkpoint.prefix)
             )
             self._others_preserved = state.last_preserved_timestamp
 
@@ -244,15 +246,15 @@ class Listing:
         """
         paths = state.newest_first()
         self._candidates = tuple(filter(self.is_own, paths))
-        own = set(self._candidates)
-        self._others_listed = tuple(prefix for prefix in paths if prefix not in own)
+        candidates = set(self._candidates)
+        self._others_listed = tuple(prefix for prefix in paths if prefix not in candidates)
         by_managers = bool(state.all_model_checkpoint_timestamps)
         return [prefix for prefix in self._others_listed if not (by_managers and self._is_others(prefix))]
 
     def _is_managed_by_another(self, prefix: str) -> bool:
-        place = place_of(self._storage, self._directory)
+        identity = place_of(self._storage, self._directory)
         return any(
-            other is not self and place_of(other._storage, other._directory) == place and other.is_own(prefix)
+            other is not self and place_of(other._storage, other._directory) == identity and other.is_own(prefix)
             for other in Listing._living
         )
 
@@ -263,7 +265,7 @@ class Listing:
         names = (
             set() if len(times) == len(state.all_model_checkpoint_paths) else set(self._storage.list(self._directory))
         )
-        found = []
+        checkpoints = []
         for number, prefix in enumerate(state.all_model_checkpoint_paths):
             name = index_path(prefix.removeprefix(start))
             if number < len(times):
@@ -271,8 +273,8 @@ class Listing:
             else:
                 saved = self._modified(prefix) if os.sep in name or name in names else None
             if saved is not None:
-                found.append(ManagedCheckpoint(prefix, saved))
-        return found
+                checkpoints.append(ManagedCheckpoint(prefix, saved))
+        return checkpoints
 
     def _modified(self, prefix: str) -> float | None:
         try:

@@ -129,11 +129,11 @@ class ManagedSeries:
         pinned = pinned_in(self.storage, self.listing.home)
         return tuple(
             dataclasses.replace(
-                each,
-                metrics=self.metadata.metrics_of(each.prefix) if metrics else None,
-                pinned=each.prefix in pinned,
+                checkpoint,
+                metrics=self.metadata.metrics_of(checkpoint.prefix) if metrics else None,
+                pinned=checkpoint.prefix in pinned,
             )
-            for each in self.listing.managed
+            for checkpoint in self.listing.managed
         )
 
     def set_latest(self, prefix: str | None) -> None:

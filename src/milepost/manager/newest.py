@@ -43,13 +43,13 @@ class NewestCheckpoint:
         series = self._series
         if series.must_look:
             self.skipped, problems = {}, dict[str, MilepostError]()
-            found = newest_good(series.storage, series.listing.refresh, self._verify, problems.__setitem__)
-            for each, problem in problems.items():
-                self._skip(each, problem, found)
+            newest = newest_good(series.storage, series.listing.refresh, self._verify, problems.__setitem__)
+            for path, problem in problems.items():
+                self._skip(path, problem, newest)
             with series.lock:
                 # a save in the background may have ended meanwhile
                 if series.must_look:
-                    series.set_latest(found)
+                    series.set_latest(newest)
         return series.latest
 
     def restore(self) -> tuple[str, LoadStatus] | None:
@@ -69,23 +69,23 @@ class NewestCheckpoint:
         problems: dict[str, MilepostError] = {}
         refused: set[str] = set()
         self.skipped = {}
-        found = self._restore_first(refused, problems)
-        self.restored = prefix = None if found is None else found[0]
-        if found is None and problems:
-            for each, problem in problems.items():
-                self._skip(each, problem)
+        restored = self._restore_first(refused, problems)
+        self.restored = prefix = None if restored is None else restored[0]
+        if restored is None and problems:
+            for path, problem in problems.items():
+                self._skip(path, problem)
             raise self._none_is_good(list(problems.values()))
         state = series.listing.refresh() if problems else None
         listed = [] if state is None else state.newest_first()
-        for each, problem in problems.items():
+        for path, problem in problems.items():
             # another process may have removed it after it was verified
-            is_pruned = each in refused and each not in listed and isinstance(problem, CheckpointNotFoundError)
+            is_pruned = path in refused and path not in listed and isinstance(problem, CheckpointNotFoundError)
             if not is_pruned:
-                self._skip(each, problem, prefix)
+                self._skip(path, problem, prefix)
         if prefix is not None:
             with series.lock:
                 series.set_latest(prefix)
-        return found
+        return restored
 
     def _restore_first(self, refused: set[str], problems: dict[str, MilepostError]) -> tuple[str, LoadStatus] | None:
         """Restores the newest checkpoint that can be restored. Returns its path and the status, or None if there is none.
@@ -115,17 +115,17 @@ class NewestCheckpoint:
         series = self._series
 
         def choose() -> dict[str, Any]:
-            found = newest_good(
+            newest = newest_good(
                 series.storage,
                 lambda: _without(refused, series.listing.refresh()),
                 self._verify,
                 problems.__setitem__,
             )
-            return {"prefix": found, "problems": {each: facts_of(problem) for each, problem in problems.items()}}
+            return {"prefix": newest, "problems": {path: facts_of(problem) for path, problem in problems.items()}}
 
         chosen = first_decides(series.with_options(None), f"choose a checkpoint of {series.directory}", choose)
-        for each, facts in chosen["problems"].items():
-            problems.setdefault(each, error_of(facts))
+        for path, facts in chosen["problems"].items():
+            problems.setdefault(path, error_of(facts))
         prefix: str | None = chosen["prefix"]
         return prefix
 

@@ -27,11 +27,11 @@ class SavedMetadata:
             CheckpointNotFoundError: There is no such checkpoint.
             CorruptCheckpointError: The checkpoint is damaged.
         """
-        found = self._known.get(prefix)
-        if found is None:
+        metadata = self._known.get(prefix)
+        if metadata is None:
             with open_whole(self._storage, prefix) as reader:
-                found = self._known[prefix] = read_metadata(reader)
-        return found
+                metadata = self._known[prefix] = read_metadata(reader)
+        return metadata
 
     def metrics_of(self, prefix: str) -> dict[str, object] | None:
         """The metrics of a checkpoint; None if there are none, or if they are damaged or missing.

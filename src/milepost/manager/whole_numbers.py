@@ -19,17 +19,17 @@ def whole_number(value: Any) -> int:
         >>> whole_number(np.float32(3.0))
         3
     """
-    held = _of_session(value)
-    held = held.numpy() if hasattr(held, "numpy") else held
+    number = _of_session(value)
+    number = number.numpy() if hasattr(number, "numpy") else number
     try:
-        if isinstance(held, (str, bytes)) or int(held) != held:
-            raise ValueError(held)
-        return int(held)
+        if isinstance(number, (str, bytes)) or int(number) != number:
+            raise ValueError(number)
+        return int(number)
     except (TypeError, ValueError, OverflowError):
         raise UnsupportedError(
             "a step or the number of a checkpoint must be a whole number",
             expected="an integer, or a variable, array or tensor that holds one",
-            found=f"{held!r:.80} of type {type(held).__name__}",
+            found=f"{number!r:.80} of type {type(number).__name__}",
             remedy="pass a variable that counts steps, or call int() on the value",
         ) from None
 

@@ -104,12 +104,12 @@ def dtype_of(name: Any) -> np.dtype[Any]:
     if isinstance(name, str) and _NAMED.fullmatch(name):
         return np.dtype(name)
     try:
-        found = DType.of(name) if any(each.name == name for each in DType.all()) else DType.named(name)
+        dtype = DType.of(name) if any(each.name == name for each in DType.all()) else DType.named(name)
     except (UnsupportedError, TypeError):
-        found = STRING
-    if found.is_bytes:
+        dtype = STRING
+    if dtype.is_bytes:
         raise CorruptCheckpointError("this is not an element type of plain state", found=f"{name!r:.80}")
-    return found.numpy
+    return dtype.numpy
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:

@@ -44,16 +44,16 @@ def member_of_value(module: str, qualname: str, value: Any) -> enum.Enum | None:
     kind = _class_of(module, qualname)
     if not isinstance(kind, enum.EnumType) or type(value) not in (int, str, float, bool):
         return None
-    found: Iterable[enum.Enum] = kind.__members__.values()
-    return next((each for each in found if type(each._value_) is type(value) and each._value_ == value), None)
+    members: Iterable[enum.Enum] = kind.__members__.values()
+    return next((each for each in members if type(each._value_) is type(value) and each._value_ == value), None)
 
 
 def _class_of(module: str, qualname: str) -> Any:
-    found: Any = sys.modules.get(module)
+    obj: Any = sys.modules.get(module)
     for name in qualname.split("."):
         # Reads the dict itself, so that no code of the module or class runs.
-        found = vars(found).get(name) if hasattr(found, "__dict__") else None
-    return found
+        obj = vars(obj).get(name) if hasattr(obj, "__dict__") else None
+    return obj
 
 
 def _from_plain(members: Any) -> enum.Enum:

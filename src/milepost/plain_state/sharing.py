@@ -40,7 +40,7 @@ class Sharing:
         if len(tensors) > 1:
             for find in overlaps.values():
                 self._substitutes.update(find(tensors))
-        self._shared.update(id(view) for own, view in self._substitutes.items() if own in self._shared)
+        self._shared.update(id(view) for identity, view in self._substitutes.items() if identity in self._shared)
         self._shared.update(id(owner) for each in self._substitutes.values() for owner in each.owners())
 
     def __bool__(self) -> bool:

@@ -135,11 +135,11 @@ class Assigned:
 
     def _give(self, take: Take, arrays: list[Array]) -> None:
         """Assigns the last of the given arrays to an object, and records its successor."""
-        given: dict[str, Array | StoredTensor] = {
+        values_by_name: dict[str, Array | StoredTensor] = {
             value.name: Boxes(self._reader, key) if value in self._in_boxes else arrays.pop()
             for value, key in take.values
         }
-        successor = take.assign(given, self._reader.prefix)
+        successor = take.assign(values_by_name, self._reader.prefix)
         if successor is None and not isinstance(take.obj, Place):  # a place may hold None
             returned(take.adapter, "assign", successor)
         if successor is not take.obj:

@@ -158,8 +158,8 @@ def _remedy(problems: Sequence[ReportEntry], translation: Translation, castable:
     ignored = list(dict.fromkeys(names))
     if len(ignored) > 1:
         ignored = list(dict.fromkeys(re.sub(r"[./][^./]*$", "", name) for name in ignored))
-    given = [translation.ignore] if isinstance(translation.ignore, str) else translation.ignore
-    ignored = [*(each for each in given if each), *ignored]
+    patterns = [translation.ignore] if isinstance(translation.ignore, str) else translation.ignore
+    ignored = [*(each for each in patterns if each), *ignored]
     ignore = repr(ignored[0]) if len(ignored) == 1 else f"[{', '.join(map(repr, ignored[:_MOST_LISTED]))}]"
     if len(ignored) > _MOST_LISTED:
         ignore = "[...] with their names"

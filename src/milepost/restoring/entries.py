@@ -108,9 +108,9 @@ def took_no_values(record: RestoreRecord) -> bool:
 def outcomes_of(record: RestoreRecord) -> Counter[Outcome]:
     """How many saved values have which outcome now, as far as that is known without a look at the live objects."""
     outcomes = _outcomes(record, _deferred_nodes(record), record.bound.living())
-    found = Counter(outcome for *_, outcome in outcomes)
-    found[Outcome.IGNORED] += len(record.translated.left_out)
-    return found
+    counts = Counter(outcome for *_, outcome in outcomes)
+    counts[Outcome.IGNORED] += len(record.translated.left_out)
+    return counts
 
 
 def matched_entry(record: RestoreRecord, key: str) -> ReportEntry:
@@ -324,13 +324,13 @@ def _may_make_slots(owner: Any) -> bool:
 def with_below(record: RestoreRecord, deferred: Iterable[int]) -> set[int]:
     """Deferred nodes, and those below them that no object has taken."""
     nodes = list(deferred)
-    found = set(nodes)
+    reached = set(nodes)
     for node in nodes:
-        below = {edge.node for edge in record.graph.nodes[node].children} - found
+        below = {edge.node for edge in record.graph.nodes[node].children} - reached
         below = {each for each in below if record.bound[each] is None}
         nodes += below
-        found |= below
-    return found
+        reached |= below
+    return reached
 
 
 def _saved_spec(record: RestoreRecord, key: str) -> str:

@@ -72,14 +72,14 @@ def foreign_restoration(
             translation = translation.knowing(names.others)
         translated = Translated(translation, left_out, names.away)
         if translation.selects or names.away:
-            found = selected(graph, names.takes_object, translation.ignores)
-            graph = found.graph
-            variables = {**names.variables(builder.variables, graph), **found.variables}
-            translated = replace(translated, left_out=[*left_out, *found.left_out], variables=variables)
+            selection = selected(graph, names.takes_object, translation.ignores)
+            graph = selection.graph
+            variables = {**names.variables(builder.variables, graph), **selection.variables}
+            translated = replace(translated, left_out=[*left_out, *selection.left_out], variables=variables)
     except MilepostError as error:
         raise error.with_context(file=reader.prefix) from None
     file = FileNotes(
-        {node: _entry_of(held) for node, held in builder.objects.items()},
+        {node: _entry_of(obj) for node, obj in builder.objects.items()},
         builder.notes,
         [ReportEntry(Outcome.MATCHED, key, kind, note=_LEFT_OUT) for key, kind in builder.left_out.items()],
         [reference_to(live.objects[number]) for number in builder.kept],
@@ -90,11 +90,9 @@ def foreign_restoration(
     return restoration, names.whole_of
 
 
-def _entry_of(held: HeldObject) -> ReportEntry:
-    note = "an object, which milepost does not make" + ("" if held.is_unread else "; its contents are read by name")
-    return ReportEntry(
-        Outcome.UNEXPECTED if held.is_unread else Outcome.DEFERRED, called(held.key), held.kind, note=note
-    )
+def _entry_of(obj: HeldObject) -> ReportEntry:
+    note = "an object, which milepost does not make" + ("" if obj.is_unread else "; its contents are read by name")
+    return ReportEntry(Outcome.UNEXPECTED if obj.is_unread else Outcome.DEFERRED, called(obj.key), obj.kind, note=note)
 
 
 def _live_names(reader: ForeignReader, live: LiveGraph, translation: Translation) -> dict[str, list[str]]:
@@ -241,11 +239,11 @@ class _Names:
         Args:
             slots: As `GraphBuilder` has them.
         """
-        places = {as_compared(key): path for key, path in slots.items()}
-        for key in self._names.keys() - set(self.away) if places else ():
+        paths_by_key = {as_compared(key): path for key, path in slots.items()}
+        for key in self._names.keys() - set(self.away) if paths_by_key else ():
             above, _, name = as_compared(key).rpartition("/")
-            if self._names[key] is None and above in places:
-                paths = (f"{places[above]}/{each}" for each in (name, EMPTY))
+            if self._names[key] is None and above in paths_by_key:
+                paths = (f"{paths_by_key[above]}/{each}" for each in (name, EMPTY))
                 yield from (path for path in paths if self._translation.takes(path))
 
     def check_order(self, live: LiveGraph) -> None:
@@ -318,17 +316,17 @@ class _Names:
 
 
 def _order_of_leaves(live: LiveGraph) -> dict[str, int]:
-    """The place of each live leaf in the order of a ``state_dict()``, by its path in the form in which paths are compared."""
-    found: dict[str, int] = {}
+    """The position of each live leaf in the order of a ``state_dict()``, by its path in the form in which paths are compared."""
+    positions: dict[str, int] = {}
     pending, seen = [0], {0}
     while pending:
         number = pending.pop()
         below = [child for _, child in live.edges[number] if child not in seen]
         if not live.edges[number]:
-            found[as_compared(live.paths[number])] = len(found)
+            positions[as_compared(live.paths[number])] = len(positions)
         seen.update(below)
         pending += reversed(list(dict.fromkeys(below)))
-    return found
+    return positions
 
 
 def names_compared(reader: ForeignReader, live: LiveGraph) -> str:

@@ -335,15 +335,15 @@ def _put(change: _Change) -> None:
 def _is_plain(value: Any) -> bool:
     """Whether this is a plain value, or a container of nothing else."""
     values, seen = [value], {id(value)}
-    for each in values:
-        if type(each) in PLAIN:
+    for item in values:
+        if type(item) in PLAIN:
             continue
-        if isinstance(each, StateHolder) and "_untracked" in vars(each):
+        if isinstance(item, StateHolder) and "_untracked" in vars(item):
             return False
-        if isinstance(each, dict):
-            below = list(each.values())
-        elif isinstance(each, list) or is_tuple(type(each)):
-            below = list(each)
+        if isinstance(item, dict):
+            below = list(item.values())
+        elif isinstance(item, list) or is_tuple(type(item)):
+            below = list(item)
         else:
             return False
         values += [member for member in below if id(member) not in seen]

@@ -147,7 +147,7 @@ def load_into(prefix: str, view: View, options: CheckpointOptions, translation: 
 def _without_misfits(prefix: str, view: View, options: CheckpointOptions, translation: Translation) -> Translation:
     """A translation in which live objects keep their values if the saved ones have other shapes. A warning lists them."""
     import_adapters()
-    tried = replace(translation, tell=lambda said: None)
+    tried = replace(translation, tell=lambda message: None)
     with open_any(storage_of(options), prefix) as reader:
         restoration, operation, *_ = _prepared(reader, view, options, None, tried)
         pairs = [(entry, obj) for entry, obj in restoration.misfits(operation) if has_other_shape(entry)]
@@ -255,9 +255,9 @@ class _Prepared(NamedTuple):
 
 def _log_restored(restoration: Restoration | NameBasedRestoration, started: float) -> None:
     if (log := heard()) is not None:
-        found, path = restoration.outcomes(), printable(restoration.record.reader.prefix, one_line=True)
-        deferred = f", {found[Outcome.DEFERRED]} deferred" if found[Outcome.DEFERRED] else ""
-        log.info("restored %s: %d values%s, %s", path, found[Outcome.MATCHED], deferred, seconds_since(started))
+        counts, path = restoration.outcomes(), printable(restoration.record.reader.prefix, one_line=True)
+        deferred = f", {counts[Outcome.DEFERRED]} deferred" if counts[Outcome.DEFERRED] else ""
+        log.info("restored %s: %d values%s, %s", path, counts[Outcome.MATCHED], deferred, seconds_since(started))
 
 
 def _warn_of_unused_names(prepared: _Prepared, translation: Translation) -> None:
@@ -306,10 +306,10 @@ def _translated(graph: ObjectGraph, translation: Translation, operation: Operati
     if not translation.selects:
         return graph, Translated(translation, left_out, left_out, nones.intersection(left_out))
     optimizers = paths_of_optimizers(walk(operation, slots=False))
-    found = selected(graph, translation.takes, translation.ignores, optimizers)
-    all_left_out = [*left_out, *found.left_out]
-    return found.graph, Translated(
-        translation, all_left_out, left_out, nones.intersection(all_left_out), found.variables
+    selection = selected(graph, translation.takes, translation.ignores, optimizers)
+    all_left_out = [*left_out, *selection.left_out]
+    return selection.graph, Translated(
+        translation, all_left_out, left_out, nones.intersection(all_left_out), selection.variables
     )
 
 

@@ -72,29 +72,29 @@ def _lost(graph: ObjectGraph, owners: Sequence[int]) -> Iterator[_Lost]:
         lists = {edge.name: [each.node for each in nodes[edge.node].children] for edge in nodes[owner].children}
         trained = lists.pop(_TRAINED)
         lists.pop(_FLAT, None)
-        held = [parents[number] > 1 for number in trained]
+        are_held = [parents[number] > 1 for number in trained]
         for members in lists.values():
-            if len(members) != len(trained) or all(held) or not any(held):
+            if len(members) != len(trained) or all(are_held) or not any(are_held):
                 continue
             names = [nodes[number].values[0].full_name if nodes[number].values else "" for number in members]
-            of_layers = {name for name, is_held in zip(names, held, strict=True) if is_held and name}
-            for number, name, is_held in zip(trained, names, held, strict=True):
+            of_layers = {name for name, is_held in zip(names, are_held, strict=True) if is_held and name}
+            for number, name, is_held in zip(trained, names, are_held, strict=True):
                 if not is_held and name in of_layers and nodes[number].values:
                     yield _Lost(owner, nodes[number].values[0].key, name)
 
 
 def _is_live(graph: ObjectGraph, node: int, operation: Operation) -> bool:
     """Whether live objects have the edges that lead to a saved node."""
-    found: dict[int, Any] = {0: operation.root}
+    objects: dict[int, Any] = {0: operation.root}
     reached = [0]
     for number in reached:
-        adapter = adapter_during(operation, found[number])
+        adapter = adapter_during(operation, objects[number])
         if adapter is None or adapter.leaf:
             continue
-        children = dict(live_children(operation, adapter, found[number]))
+        children = dict(live_children(operation, adapter, objects[number]))
         children.update(operation.attached if number == 0 else ())
-        for name, child in by_live_names(adapter, found[number], graph.nodes[number].children, children):
-            if child not in found and name in children:
-                found[child] = children[name]
+        for name, child in by_live_names(adapter, objects[number], graph.nodes[number].children, children):
+            if child not in objects and name in children:
+                objects[child] = children[name]
                 reached.append(child)
-    return node in found
+    return node in objects

@@ -241,9 +241,9 @@ class Matcher:
             names = [name for name, _ in edges]
             edges_of_live = by_live_names(adapter, obj, edges, live) if "aliases" in adapter.overrides else edges
             unwanted = frozenset(adapter.unwanted(obj, names) if "unwanted" in adapter.overrides else ())
-            found = {SAVE_COUNTER} if node == 0 else set()
+            edge_names = {SAVE_COUNTER} if node == 0 else set()
             for (name, child_node), saved_name in zip(edges_of_live, names, strict=True):
-                found.add(name)
+                edge_names.add(name)
                 child = live.get(name)
                 other = bindings.get(child_node)
                 if other is None:
@@ -267,12 +267,12 @@ class Matcher:
                     queue.append((child_node, child))
                 elif self._with_values[child_node] and not adapter.leaf:
                     unmatched.append((adapter, names, Deferred(obj, name, child_node, siblings=len(names))))
-            if not found.issuperset(live):
+            if not edge_names.issuperset(live):
                 match.may_lack = True
                 match.lacking += [
                     child
                     for name, child in live.items()
-                    if name not in found and (is_whole or isinstance(child, PLAIN_PLACES))
+                    if name not in edge_names and (is_whole or isinstance(child, PLAIN_PLACES))
                 ]
 
     def _match_copies(self, operation: Operation, match: Match) -> None:
@@ -303,10 +303,10 @@ class Matcher:
         """Finds another child for a saved edge when everything has been matched by name. If there is none, defers the node."""
         if deferred.node in match.bindings:
             return
-        found = match.search.stand_ins
-        if id(deferred.holder) not in found:  # computed once
-            found[id(deferred.holder)] = stand_ins(adapter, deferred.holder, saved)
-        child = found[id(deferred.holder)].get(deferred.name)
+        by_holder = match.search.stand_ins
+        if id(deferred.holder) not in by_holder:  # computed once
+            by_holder[id(deferred.holder)] = stand_ins(adapter, deferred.holder, saved)
+        child = by_holder[id(deferred.holder)].get(deferred.name)
         if child is not None:
             match.bindings[deferred.node] = child
             queue.append((deferred.node, child))
@@ -400,16 +400,16 @@ class Matcher:
 
     def _prefer_last(self, operation: Operation, match: Match) -> None:
         """Lets an object that several nodes have other values for take those of the last name by which a module lists it, as PyTorch does."""
-        places = self._places_in_modules(operation, match)
+        positions = self._places_in_modules(operation, match)
         others: dict[int, list[int]] = {}
         for node, first in match.contradicted.items():
-            if node in places and first in places:
+            if node in positions and first in positions:
                 others.setdefault(first, []).append(node)
         takes = {take.node: number for number, take in enumerate(match.takes)} if others else {}
         for first, nodes in others.items():
-            last = max(nodes, key=places.__getitem__)
+            last = max(nodes, key=positions.__getitem__)
             number = takes.get(first)
-            if number is None or places[last] < places[first]:
+            if number is None or positions[last] < positions[first]:
                 continue
             take, saved = match.takes[number], self._nodes[last]
             keys = {unescape(value.name): value.key for value in saved.values}
@@ -422,8 +422,8 @@ class Matcher:
             del match.contradicted[last]
 
     def _places_in_modules(self, operation: Operation, match: Match) -> dict[int, int]:
-        """The nodes that modules list, each with its place in the order in which PyTorch loads them. Of several places, the last counts."""
-        places: dict[int, int] = {}
+        """The nodes that modules list, each with its position in the order in which PyTorch loads them. Of several positions, the last counts."""
+        positions: dict[int, int] = {}
         numbers = itertools.count()
         pending, opened = [next(iter(match.bindings))], set[int]()
         while pending:
@@ -437,9 +437,9 @@ class Matcher:
             children = dict(by_live_names(adapter, obj, self._nodes[node].children, names))
             live = [children[name] for name in names if name in children]
             if "loads_saved" in adapter.overrides:
-                places |= zip(live, numbers, strict=False)
+                positions |= zip(live, numbers, strict=False)
             pending += [child for child in reversed(live) if child in match.bindings]
-        return places
+        return positions
 
     def _are_equal(self, key: str, other: str) -> bool:
         return not (key in self._reader and other in self._reader) or are_equal(self._reader, key, other)

@@ -100,11 +100,11 @@ class NameBasedRestoration:
         try:
             for take in takes:
                 remember_restore(take.obj, self.record.uid)
-            found = self.report(operation)
+            report = self.report(operation)
         finally:
             self._forget(before, [])
         named = {entry.key for entry in misfits}
-        return sorted_report(self._reader.prefix, [*misfits, *(each for each in found if each.key not in named)])
+        return sorted_report(self._reader.prefix, [*misfits, *(each for each in report if each.key not in named)])
 
     def misfits(self, operation: Operation) -> list[tuple[ReportEntry, Any]]:
         """The saved values that do not fit their objects, each with the object. Arguments and errors are those of `preview`."""

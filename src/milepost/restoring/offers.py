@@ -85,15 +85,15 @@ def _pairs(saved: Mapping[_Names, str], live: Mapping[_Names, str]) -> list[tupl
     for names, shape in saved.items():
         for start in range(len(names)):
             by_end.setdefault((names[start:], shape), []).append(names)
-    found = []
+    pairs = []
     for names, shape in live.items():
         for start in range(len(names)):
             candidates = by_end.get((names[start:], shape), ())
             if candidates:
                 if len(candidates) == 1:
-                    found.append((candidates[0], names))
+                    pairs.append((candidates[0], names))
                 break
-    return found
+    return pairs
 
 
 def _mapping(saved: Mapping[_Names, str], live: Mapping[_Names, str], *, dotted: bool) -> dict[str, str]:

@@ -49,13 +49,13 @@ def load_by_own_code(record: RestoreRecord, match: Match, undo: Undo, kept: Call
         values = {name: reader.read(graph.nodes[each].values[0].key) for name, each in others.items()}
         noted = record.file.versions
         versions = _noted_versions(graph, node) if noted is None else noted.get(node)
-        found = adapter.load_saved(obj, SavedState(values, versions, restored, keeping, undo.add))
-        if found is None:
+        loaded_state = adapter.load_saved(obj, SavedState(values, versions, restored, keeping, undo.add))
+        if loaded_state is None:
             continue
         loaded.update(record.saved.below(node))
-        bindings.update((others[name], obj) for name in found.taken)
-        match.filled += found.filled
-        restored.update(map(id, found.filled))
+        bindings.update((others[name], obj) for name in loaded_state.taken)
+        match.filled += loaded_state.filled
+        restored.update(map(id, loaded_state.filled))
     if loaded:
         match.deferred = [each for each in match.deferred if not _is_taken(record, match, each.node)]
 
@@ -64,12 +64,12 @@ def _noted_versions(graph: ObjectGraph, node: int) -> Mapping[str, Any] | None:
     """The versions of the classes of a saved module of PyTorch and of those in it, by their names; None if they were not saved."""
     if version_of(graph.nodes[node]) is None:
         return None
-    found: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
     for name, number in _named(graph, node):
         version = version_of(graph.nodes[number])
         if version is not None:
-            found[name] = {"version": version}
-    return found
+            versions[name] = {"version": version}
+    return versions
 
 
 def _named(graph: ObjectGraph, node: int) -> Iterator[tuple[str, int]]:

@@ -43,9 +43,9 @@ def reshape(reader: BundleReader, match: Match, holders: Iterable[Any]) -> bool:
         adapter = adapter_of(holder)
         if adapter is not None and "reshaped" in adapter.overrides:
             accepted.update(map(id, adapter.reshaped(holder, saved)))
-            found = set(map(id, adapter.adapted(holder, saved))) - accepted - adapted
-            if found and id(holder) in nodes:
-                adapted |= found
+            identities = set(map(id, adapter.adapted(holder, saved))) - accepted - adapted
+            if identities and id(holder) in nodes:
+                adapted |= identities
                 match.adapted.add(nodes[id(holder)])
     for identity in accepted:
         take = takes[misfits[identity]]

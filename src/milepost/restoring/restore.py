@@ -79,9 +79,9 @@ def _to_tell(objs: Sequence[Any]) -> Iterator[tuple[Adapter, Any]]:
     return ((telling[type(obj)], obj) for obj in objs if type(obj) in telling) if telling else iter(())
 
 
-def _tell_again(told: Sequence[tuple[Adapter, Any]]) -> None:
+def _tell_again(notified: Sequence[tuple[Adapter, Any]]) -> None:
     """Tells objects again that their values have changed, so that they compute what depends on them."""
-    for adapter, obj in told:
+    for adapter, obj in notified:
         with suppress(Exception):  # an error of one of them is why the restore failed
             adapter.on_restored(obj)
 
@@ -114,9 +114,9 @@ class Restoration:
         file: FileNotes = NO_NOTES,
     ) -> None:
         member = (0, 1) if rounds is None else (rounds.rank, rounds.size)
-        own = graph_of_process(graph, reader.prefix, *member)
-        self.record = RestoreRecord(reader, translated, options, own.graph, never_saved, file)
-        self._matcher = Matcher(self.record, own, member)
+        own_graph = graph_of_process(graph, reader.prefix, *member)
+        self.record = RestoreRecord(reader, translated, options, own_graph.graph, never_saved, file)
+        self._matcher = Matcher(self.record, own_graph, member)
         self._rounds = rounds
         unasked.restores.add(self)
 
@@ -289,8 +289,8 @@ class Restoration:
         """
         record = self.record
         undo = Undo()
-        told: list[tuple[Adapter, Any]] = []
-        undo.add(partial(_tell_again, told))  # undone last, when all objects have their old values
+        notified: list[tuple[Adapter, Any]] = []
+        undo.add(partial(_tell_again, notified))  # undone last, when all objects have their old values
         if match.made_slots:
             undo.add(match.undo)
         try:
@@ -329,7 +329,7 @@ class Restoration:
             self._remember(match, takers, successors, before)
             crowded = self._defer_rest(match, successors, positions) if match.deferred else ()
             for adapter, obj in _to_tell(holders):
-                told.append((adapter, obj))
+                notified.append((adapter, obj))
                 adapter.on_restored(obj)
             if agree is not None:
                 agree()
@@ -410,15 +410,15 @@ class Restoration:
         crowded: list[tuple[Any, str | SlotKey]] = []
         # All positions are made first, because files are closed when none is left, and noted first, so that all can be withdrawn.
         positions += [
-            RestoredPosition(self, each.node, each.variable, each.siblings, is_late=match.is_late)
-            for each in match.deferred
+            RestoredPosition(self, deferred.node, deferred.variable, deferred.siblings, is_late=match.is_late)
+            for deferred in match.deferred
         ]
-        for each, position in zip(match.deferred, positions, strict=True):
-            holder = successors.get(id(each.holder), each.holder)
-            count = defer(holder, each.name, position)
+        for deferred, position in zip(match.deferred, positions, strict=True):
+            holder = successors.get(id(deferred.holder), deferred.holder)
+            count = defer(holder, deferred.name, position)
             if count:
                 if count > 1:
-                    crowded.append((holder, each.name))
+                    crowded.append((holder, deferred.name))
                 adapter = adapter_of(holder)
                 if adapter is not None:
                     adapter.on_deferred(holder)
@@ -445,7 +445,9 @@ class Restoration:
     def _deferred_slots_of_bound(self, owner: Any) -> set[SlotKey]:
         """The slot variables that any restore has deferred on an optimizer, of the variables that this one has bound."""
         deferred = {
-            name: found[0].variable for name, found in deferred_on(owner).items() if type(name) is tuple and found
+            name: positions[0].variable
+            for name, positions in deferred_on(owner).items()
+            if type(name) is tuple and positions
         }
         bound = {id(obj) for _, obj in self.record.bound.living()} if deferred else ()
         return {name for name, variable in deferred.items() if id(variable) in bound}
@@ -507,7 +509,7 @@ class Restoration:
         objects = {key: take.obj for take in match.takes for _, key in take.values}
         for node, values in self.record.translated.variables.items():
             objects.update((value.key, match.bindings.get(node)) for value in values)
-        found = list[ReportEntry]()
+        entries = list[ReportEntry]()
         try:
             for step in (
                 partial(self._check, operation, match, match.holders()),
@@ -516,10 +518,10 @@ class Restoration:
                 try:
                     step()
                 except MismatchError as error:
-                    found += error.report
+                    entries += error.report
         finally:
             match.undo()
-        return [(entry, objects[entry.key]) for entry in found]
+        return [(entry, objects[entry.key]) for entry in entries]
 
     def _report_of_refused(self, misfits: Report, match: Match, operation: Operation) -> Report:
         """A report of the values that do not fit, and of those that would be unmatched on either side."""

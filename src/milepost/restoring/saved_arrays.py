@@ -66,9 +66,9 @@ class SavedArrays:
                 parents.setdefault(edge.node, []).append(number)
         wanted = {name for name, adapter in self.adapters.items() if adapter.functional or not functional}
         reached = [number for number, name in enumerate(self._types) if name in wanted]
-        found = set(reached)
+        numbers = set(reached)
         for number in reached:
-            new = [parent for parent in parents.get(number, ()) if parent not in found]
-            found.update(new)
+            new = [parent for parent in parents.get(number, ()) if parent not in numbers]
+            numbers.update(new)
             reached += new
-        return found
+        return numbers

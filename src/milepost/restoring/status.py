@@ -399,10 +399,10 @@ def unmatched(problem: str, entries: Sequence[ReportEntry], report: Report, hint
     outcomes = {entry.outcome: [each for each in entries if each.outcome is entry.outcome] for entry in entries}
     share = _MOST_LISTED // max(1, len(outcomes))  # some of each outcome, since missing values explain unexpected ones
     lines = []
-    for outcome, found in outcomes.items():
-        lines += [f"{outcome.value}: {entry}" for entry in found[:share]]
-        if len(found) > share:
-            lines.append(f"and {len(found) - share} more that are {outcome.value}")
+    for outcome, group in outcomes.items():
+        lines += [f"{outcome.value}: {entry}" for entry in group[:share]]
+        if len(group) > share:
+            lines.append(f"and {len(group) - share} more that are {outcome.value}")
     listed = "\n    ".join(lines)
     remedies = [hint or _for_counter(entries), _offer(report)]
     is_explained = hint or all(each.key == _COUNTER for each in entries)

@@ -52,19 +52,19 @@ def located(unsaved: Sequence[UnsavedSlot], operation: Operation) -> Iterator[tu
     """
     live = walk(operation)
     numbers = {id(obj): number for number, obj in enumerate(live.objects)}
-    places: dict[tuple[int, int | None, str], int] = {
+    slot_numbers: dict[tuple[int, int | None, str], int] = {
         (owner, reference.variable, reference.name): reference.slot
         for owner, references in live.slots.items()
         for reference in references
     }
-    for owner in {numbers.get(id(each.owner), -1) for each in unsaved if each.variable is None} - {-1}:
-        places |= {(owner, None, edge.name): edge.node for edge in live.edges[owner]}
-    for each in unsaved:
-        owner = numbers.get(id(each.owner), -1)
-        variable = None if each.variable is None else numbers.get(id(each.variable), -1)
-        number = places.get((owner, variable, each.name))
+    for owner in {numbers.get(id(slot.owner), -1) for slot in unsaved if slot.variable is None} - {-1}:
+        slot_numbers |= {(owner, None, edge.name): edge.node for edge in live.edges[owner]}
+    for slot in unsaved:
+        owner = numbers.get(id(slot.owner), -1)
+        variable = None if slot.variable is None else numbers.get(id(slot.variable), -1)
+        number = slot_numbers.get((owner, variable, slot.name))
         if number is not None:
-            yield each._replace(slot=live.objects[number]), live.paths[number]
+            yield slot._replace(slot=live.objects[number]), live.paths[number]
 
 
 def remove(unsaved: Sequence[UnsavedSlot], undo: Undo) -> None:
@@ -90,8 +90,8 @@ def stepped(adapters: Mapping[type, Adapter], objects: Iterable[Any], *, may_lac
         objects: The live objects of a match.
         may_lack: Whether any of them may have a child that the checkpoint lacks.
     """
-    asked = {kind: each for kind, each in adapters.items() if "has_stepped" in each.overrides}
-    pairs = [(asked[type(obj)], obj) for obj in objects if type(obj) in asked]
+    adapters_with_steps = {kind: each for kind, each in adapters.items() if "has_stepped" in each.overrides}
+    pairs = [(adapters_with_steps[type(obj)], obj) for obj in objects if type(obj) in adapters_with_steps]
     return [obj for adapter, obj in pairs if (may_lack or adapter.slot_names(obj)) and adapter.has_stepped(obj)]
 
 

@@ -64,13 +64,17 @@ class EveryHours(Policy):
         check_hours(self, self.hours)
 
     def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
-        found: dict[int, str] = {}
+        reasons: dict[int, str] = {}
         last: float | None = None
-        for place, each in enumerate(checkpoints):
-            if last is None or each.timestamp < last or each.timestamp - last >= self.hours * _SECONDS_PER_HOUR:
-                found[place] = f"the first of {_hours(self.hours)}"
-                last = each.timestamp
-        return found
+        for position, checkpoint in enumerate(checkpoints):
+            if (
+                last is None
+                or checkpoint.timestamp < last
+                or checkpoint.timestamp - last >= self.hours * _SECONDS_PER_HOUR
+            ):
+                reasons[position] = f"the first of {_hours(self.hours)}"
+                last = checkpoint.timestamp
+        return reasons
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class Recent(Policy):
             return {}
         since = checkpoints[-1].timestamp - self.hours * _SECONDS_PER_HOUR
         reason = f"saved within {_hours(self.hours)} before the newest"
-        return {place: reason for place, each in enumerate(checkpoints) if each.timestamp >= since}
+        return {position: reason for position, each in enumerate(checkpoints) if each.timestamp >= since}
 
 
 def _hours(count: float) -> str:

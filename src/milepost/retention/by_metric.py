@@ -47,11 +47,11 @@ class Best(Policy):
 
     def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
         name = self.by if isinstance(self.by, str) else getattr(self.by, "__name__", "the function")
-        found = {}
-        for rank, place in enumerate(ranked(checkpoints, self.by, self.mode)[: self.n], start=1):
+        reasons = {}
+        for rank, position in enumerate(ranked(checkpoints, self.by, self.mode)[: self.n], start=1):
             which = "the best" if rank == 1 else f"best {rank} of {self.n}"
-            found[place] = f"{which} by {name}: {_value(checkpoints[place], self.by):.6g}"
-        return found
+            reasons[position] = f"{which} by {name}: {_value(checkpoints[position], self.by):.6g}"
+        return reasons
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Unmeasured(Policy):
 
     def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
         reason = f"without {self.by}" if isinstance(self.by, str) else "without the metric"
-        return {place: reason for place, each in enumerate(checkpoints) if _value(each, self.by) is None}
+        return {position: reason for position, each in enumerate(checkpoints) if _value(each, self.by) is None}
 
 
 def check_ranking(policy: Policy, by: Any, mode: Any) -> None:
@@ -111,9 +111,9 @@ def check_known(by: str, checkpoints: Sequence[ManagedCheckpoint], directory: st
 def ranked(checkpoints: Sequence[ManagedCheckpoint], by: By, mode: Mode) -> list[int]:
     """The positions of the checkpoints that have a finite value, the best first, and of equal ones the oldest first."""
     sign = 1.0 if mode == "min" else -1.0
-    values = {place: _value(each, by) for place, each in enumerate(checkpoints)}
-    measured = {place: sign * value for place, value in values.items() if value is not None}
-    return sorted(measured, key=lambda place: (measured[place], place))
+    values = {position: _value(each, by) for position, each in enumerate(checkpoints)}
+    measured = {position: sign * value for position, value in values.items() if value is not None}
+    return sorted(measured, key=lambda position: (measured[position], position))
 
 
 def _value(checkpoint: ManagedCheckpoint, by: By) -> float | None:

@@ -43,16 +43,18 @@ class EverySteps(Policy):
         if self.exact:
             reason = f"a multiple of {self.n}"
             return {
-                place: reason for place, each in enumerate(checkpoints) if each.step >= 0 and each.step % self.n == 0
+                position: reason
+                for position, checkpoint in enumerate(checkpoints)
+                if checkpoint.step >= 0 and checkpoint.step % self.n == 0
             }
         first: dict[int, int] = {}
-        for place, each in enumerate(checkpoints):
-            multiple = each.step // self.n * self.n
-            if multiple > 0 or each.step == 0:
-                held = first.get(multiple)
-                if held is None or each.step < checkpoints[held].step:
-                    first[multiple] = place
-        return {place: f"the first from {multiple} on" for multiple, place in sorted(first.items())}
+        for position, checkpoint in enumerate(checkpoints):
+            multiple = checkpoint.step // self.n * self.n
+            if multiple > 0 or checkpoint.step == 0:
+                first_position = first.get(multiple)
+                if first_position is None or checkpoint.step < checkpoints[first_position].step:
+                    first[multiple] = position
+        return {position: f"the first from {multiple} on" for multiple, position in sorted(first.items())}
 
 
 @dataclass(frozen=True)
@@ -85,4 +87,6 @@ class Steps(Policy):
 
     def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
         wanted = frozenset(self.steps)
-        return {place: "one of the steps to keep" for place, each in enumerate(checkpoints) if each.step in wanted}
+        return {
+            position: "one of the steps to keep" for position, each in enumerate(checkpoints) if each.step in wanted
+        }

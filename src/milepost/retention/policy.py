@@ -64,11 +64,11 @@ class AnyOf(Policy):
     """
 
     def __init__(self, *policies: Policy) -> None:
-        for each in policies:
-            if not isinstance(each, Policy):
-                raise wrong_argument(self, "policies", each, "policies of milepost.retention, or your own")
+        for policy in policies:
+            if not isinstance(policy, Policy):
+                raise wrong_argument(self, "policies", policy, "policies of milepost.retention, or your own")
         self.policies: tuple[Policy, ...] = tuple(
-            part for each in policies for part in (each.policies if type(each) is AnyOf else (each,))
+            part for policy in policies for part in (policy.policies if type(policy) is AnyOf else (policy,))
         )
 
     @property
@@ -79,9 +79,9 @@ class AnyOf(Policy):
     def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
         reasons: dict[int, list[str]] = {}
         for policy in self.policies:
-            for place, reason in policy.kept(checkpoints).items():
-                reasons.setdefault(place, []).append(reason)
-        return {place: "; ".join(found) for place, found in reasons.items()}
+            for position, reason in policy.kept(checkpoints).items():
+                reasons.setdefault(position, []).append(reason)
+        return {position: "; ".join(texts) for position, texts in reasons.items()}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AnyOf) and other.policies == self.policies

@@ -92,9 +92,9 @@ class RetentionPolicy:
         if self.keep is not None:
             policies.append(self.keep)
         for policy in policies:
-            for place, reason in policy.kept(managed).items():
-                if reason not in reasons[place]:
-                    reasons[place].append(reason)
+            for position, reason in policy.kept(managed).items():
+                if reason not in reasons[position]:
+                    reasons[position].append(reason)
         return reasons
 
     def apply(self, managed: Sequence[ManagedCheckpoint], last_preserved: float) -> Decision:

@@ -199,9 +199,9 @@ def plan_share(
         holdings.add(number, write, array)
     writes, arrays, small = [], [], []
     for share in shares(holdings.held, member.rank):
-        number, place, array = holdings.pieces[share.number]
+        number, piece_box, array = holdings.pieces[share.number]
         write = state.writes[number]
-        part = _part(array, place, share.box)
+        part = _part(array, piece_box, share.box)
         if number in holdings.small:
             data = np.ascontiguousarray(np.asarray(part), write.dtype.numpy).tobytes()
             small.append(SmallPiece(write.key, share.box, data))
@@ -271,9 +271,9 @@ def checksum(array: Array | PiecewiseArray, dtype: DType) -> int:
     return crc
 
 
-def _part(array: Any, place: Box, box: Box) -> Any:
-    """The part of a piece that a box of its tensor selects. The piece is at ``place`` in the tensor."""
-    return array if box == place else array[tuple(slice(*side) for side in relative(box, place))]
+def _part(array: Any, piece_box: Box, box: Box) -> Any:
+    """The part of a piece that a box of its tensor selects. The piece is at ``piece_box`` in the tensor."""
+    return array if box == piece_box else array[tuple(slice(*side) for side in relative(box, piece_box))]
 
 
 def _slice(box: Box, shape: tuple[int, ...]) -> TensorSlice | None:

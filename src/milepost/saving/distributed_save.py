@@ -131,10 +131,10 @@ def save_as_other(
     rounds.report(_summary(plan, division))
     decision = rounds.hear()
     if "explain" in decision.facts:
-        asked = rounds.rank in decision.facts["explain"]
+        must_explain = rounds.rank in decision.facts["explain"]
         replicas = plan.replicas.get(decision.facts.get("holders", ""), {})
         facts = {"outline": list(plan.outline), "checksums": dict(plan.checksums), "replicas": dict(replicas)}
-        rounds.report(Message(facts if asked else {}))
+        rounds.report(Message(facts if must_explain else {}))
         rounds.hear()  # raises the error of process 0
         raise CoordinationError(
             "the processes plan different saves, and process 0 did not say in what; nothing was saved",
@@ -183,10 +183,16 @@ def _unless_given_up(rounds: Rounds, prefix: str) -> Iterator[None]:
 
 
 def _summary(plan: SharePlan, division: Division) -> Message:
-    own = [(node, list(value)) for node, value in plan.own]
+    own_values = [(node, list(value)) for node, value in plan.own]
     replicas = digests(plan.replicas)
     return Message(
-        {"structure": plan.structure, "values": plan.values, "files": division.files, "own": own, "replicas": replicas}
+        {
+            "structure": plan.structure,
+            "values": plan.values,
+            "files": division.files,
+            "own": own_values,
+            "replicas": replicas,
+        }
     )
 
 
@@ -204,21 +210,21 @@ def _compare(rounds: Rounds, plan: SharePlan, summaries: Sequence[Message]) -> N
     if not different:
         _compare_replicas(rounds, plan, summaries)
         return
-    asked = different[:_ASKED]
-    rounds.tell(Message({"explain": asked}))
+    ranks = different[:_ASKED]
+    rounds.tell(Message({"explain": ranks}))
     details = rounds.collect()
-    raise _difference(plan, different, {rank: details[rank - 1].facts for rank in asked})
+    raise _difference(plan, different, {rank: details[rank - 1].facts for rank in ranks})
 
 
 def _compare_replicas(rounds: Rounds, plan: SharePlan, summaries: Sequence[Message]) -> None:
     """Checks that processes that hold the same parts of tensors hold the same elements; errors are those of `_compare`."""
-    found = find_difference([summary.facts["replicas"] for summary in summaries])
-    if found is None:
+    difference = find_difference([summary.facts["replicas"] for summary in summaries])
+    if difference is None:
         return
-    rounds.tell(Message({"explain": [found.first, found.other], "holders": found.holders}))
-    details = [{"replicas": plan.replicas.get(found.holders, {})}, *(report.facts for report in rounds.collect())]
-    first, other = (details[rank]["replicas"] for rank in (found.first, found.other))
-    raise difference_of(found, first, other, plan.member.size)
+    rounds.tell(Message({"explain": [difference.first, difference.other], "holders": difference.holders}))
+    details = [{"replicas": plan.replicas.get(difference.holders, {})}, *(report.facts for report in rounds.collect())]
+    first, other = (details[rank]["replicas"] for rank in (difference.first, difference.other))
+    raise difference_of(difference, first, other, plan.member.size)
 
 
 def _difference(plan: SharePlan, different: Sequence[int], details: dict[int, dict[str, Any]]) -> CoordinationError:
@@ -226,13 +232,13 @@ def _difference(plan: SharePlan, different: Sequence[int], details: dict[int, di
     who += " and others" if different[_LISTED:] else ""
     rank, facts = next(iter(details.items()))
     here, there = dict(plan.outline), dict(facts["outline"])
-    for found, expected in ((here.keys() - there.keys(), "process 0"), (there.keys() - here.keys(), f"process {rank}")):
-        if found:
+    for keys, expected in ((here.keys() - there.keys(), "process 0"), (there.keys() - here.keys(), f"process {rank}")):
+        if keys:
             return CoordinationError(
                 f"{who} of {plan.member.size} and process 0 hold different objects; nothing was saved",
-                key=sorted(found)[0],
+                key=sorted(keys)[0],
                 expected="the same objects on all processes, at the same paths",
-                found=f"{_some(sorted(found))} on {expected} only",
+                found=f"{_some(sorted(keys))} on {expected} only",
                 remedy="build the same objects on all processes; for a checkpoint of each process, pass "
                 "CheckpointOptions(process_local=True) and a path of its own",
             )

@@ -184,19 +184,19 @@ def divide(
             reader = IndexedReader(storage, earlier, index_path(earlier))
         except MilepostError:
             continue  # it is damaged, or was removed meanwhile
-        found = None
+        division = None
         try:
             unchanged = _unchanged(reader, writes, arrays, options.data_alignment, compared)
-            found = _divided(reader, writes, unchanged, graph=graph)
+            division = _divided(reader, writes, unchanged, graph=graph)
             break
         except MilepostError:
             continue  # a data file is missing, or the index is damaged
         finally:
-            if found is None:
+            if division is None:
                 reader.close()
     else:
-        found = None
-    return found or Division(writes, files)
+        division = None
+    return division or Division(writes, files)
 
 
 def _earlier_checkpoints(storage: Storage, prefix: str) -> Iterator[str]:
@@ -204,11 +204,11 @@ def _earlier_checkpoints(storage: Storage, prefix: str) -> Iterator[str]:
     split = split_number(prefix)
     others = [prefix] if split is None else numbered(storage, split[0])
     saved = []
-    for place, other in enumerate(others):
+    for index, other in enumerate(others):
         with suppress(CheckpointNotFoundError):  # there is none, or another process has just removed it
-            saved.append((storage.modified(index_path(other)), place))
-    for _, place in sorted(saved, reverse=True)[:_TRIED]:
-        yield others[place]
+            saved.append((storage.modified(index_path(other)), index))
+    for _, index in sorted(saved, reverse=True)[:_TRIED]:
+        yield others[index]
 
 
 def _unchanged(
@@ -223,15 +223,15 @@ def _unchanged(
     for number, (write, array) in enumerate(zip(writes, arrays, strict=True)):
         if array.dtype != write.dtype.numpy or write.dtype.is_bytes:
             continue
-        place = reader.stored(write.key, _box(write))
-        if place is None:
+        location = reader.stored(write.key, _box(write))
+        if location is None:
             continue
-        file, entry = place
+        file, entry = location
         if entry.size and (entry.dtype, entry.shape) == (write.dtype, array.shape) and entry.offset % alignment == 0:
             candidates[number] = Candidate(array, file, entry)
     _leave_out_overlaps(candidates)
-    found = find_unchanged(list(candidates.values()), compared)
-    return {number: each for (number, each), is_same in zip(candidates.items(), found, strict=True) if is_same}
+    are_same = find_unchanged(list(candidates.values()), compared)
+    return {number: each for (number, each), is_same in zip(candidates.items(), are_same, strict=True) if is_same}
 
 
 def _box(write: PlannedWrite) -> TensorSlice | None:
@@ -263,15 +263,15 @@ def _divided(
         return None
     # files of tensors that have changed come last
     new = {number: (number not in again, write.shard) for number, write in enumerate(writes) if number not in stored}
-    places = sorted({*new.values()})
-    if graph and not (places and places[-1][0]):
-        places.append((True, 0))
-    linked = {shard: number for number, shard in enumerate(links, start=len(places))}
+    files = sorted({*new.values()})
+    if graph and not (files and files[-1][0]):
+        files.append((True, 0))
+    linked = {shard: number for number, shard in enumerate(links, start=len(files))}
     placed = [
-        write._replace(shard=linked[stored[number].shard] if number in stored else places.index(new[number]))
+        write._replace(shard=linked[stored[number].shard] if number in stored else files.index(new[number]))
         for number, write in enumerate(writes)
     ]
-    return Division(placed, len(places), stored, [reader.shard_paths[shard] for shard in links], reader)
+    return Division(placed, len(files), stored, [reader.shard_paths[shard] for shard in links], reader)
 
 
 def _worth_linking(unchanged: Mapping[int, Candidate]) -> list[int]:

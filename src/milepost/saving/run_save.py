@@ -178,9 +178,9 @@ class Save:
 
         try:
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
-            given = self._arrays, self.storage, self.prefix, self.options
-            with divide_share(rounds, self._plan, *given) as division:
-                problems: list[Exception] = [*save_as_other(rounds, self._plan, division, *given)]
+            arguments = self._arrays, self.storage, self.prefix, self.options
+            with divide_share(rounds, self._plan, *arguments) as division:
+                problems: list[Exception] = [*save_as_other(rounds, self._plan, division, *arguments)]
         except AfterCommitError as error:
             problems = [error]
         rounds.end()
@@ -203,9 +203,9 @@ class Save:
                 from milepost.saving.distributed_save import divide_share, save_as_first
 
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
-            given = self._arrays, self.storage, self.prefix, self.options
-            with divide_share(self._rounds, self._plan, *given) as division:
-                save_as_first(self._rounds, self._plan, division, *given, before_commit, self.metadata)
+            arguments = self._arrays, self.storage, self.prefix, self.options
+            with divide_share(self._rounds, self._plan, *arguments) as division:
+                save_as_first(self._rounds, self._plan, division, *arguments, before_commit, self.metadata)
             return
         execute_save(
             self._taken_plan(), self._arrays, self.storage, self.prefix, self.options, before_commit, self.metadata

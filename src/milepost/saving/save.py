@@ -100,7 +100,7 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
     keys: list[str] = []
     holders, dtypes, shapes = array("q"), list[DType](), list[tuple[int, ...]]()
     arrays: list[Array | PiecewiseArray | ShardedArray] = []
-    own, first = set[int](), set[int]()
+    own_positions, first = set[int](), set[int]()
     of_first = _of_first_process(live) if member is not None else set()
     skipped_by_tensorflow = live.skipped_by_tensorflow
     cast = None if options.cast is None else CastOnSave(options.cast)
@@ -115,7 +115,7 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
             if kind == _FIRST:
                 first.add(len(keys))
             elif kind and member is not None:
-                own.add(len(keys))
+                own_positions.add(len(keys))
                 name, listed = (str(OwnName(each, kind, *member)) for each in (name, listed))
                 skipped = True
             local = _local_name(listed)
@@ -144,7 +144,7 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
     for number, slots in itertools.chain(live.slots.items(), deferred.slots.items()):
         nodes[number] = nodes[number]._replace(slots=(*nodes[number].slots, *slots))
     writes = Wholes(keys, holders, dtypes, shapes)
-    return LiveState(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own), frozenset(first))
+    return LiveState(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own_positions), frozenset(first))
 
 
 def _live_graph(operation: Operation, options: CheckpointOptions) -> LiveGraph:
@@ -168,12 +168,14 @@ def _live_graph(operation: Operation, options: CheckpointOptions) -> LiveGraph:
 
 def _hints(live: LiveGraph) -> dict[int, str]:
     """The hints of objects that have some, by number."""
-    asked = {adapter: adapter.hints_to_save for adapter in set(live.adapters) if "hints_to_save" in adapter.overrides}
-    pairs = zip(live.adapters, live.objects, strict=True) if asked else ()
+    functions = {
+        adapter: adapter.hints_to_save for adapter in set(live.adapters) if "hints_to_save" in adapter.overrides
+    }
+    pairs = zip(live.adapters, live.objects, strict=True) if functions else ()
     return {
         number: encode(found)
         for number, (adapter, obj) in enumerate(pairs)
-        if adapter in asked and (found := asked[adapter](obj))
+        if adapter in functions and (found := functions[adapter](obj))
     }
 
 
@@ -230,12 +232,12 @@ def _complete(write: PlannedWrite, array: ShardedArray) -> Array | PiecewiseArra
 
 def _refuse_unannounced(operation: Operation) -> None:
     """Raises an error if objects for which values are deferred were made without a hook."""
-    found = unannounced_below(operation)
-    if found:
+    paths = unannounced_below(operation)
+    if paths:
         raise UntrackableError(
             "saved values are deferred for these objects, which were made after the restore and may have been trained or changed since: "
-            f"{_some(found)}; nothing was saved, and nothing was changed",
-            key=found[0],
+            f"{_some(paths)}; nothing was saved, and nothing was changed",
+            key=paths[0],
             remedy="to restore such objects, call a method of the status that restore() returned, such as "
             "assert_existing_objects_matched(), as soon as they exist and before they are trained; to keep their present values, "
             "call stop_waiting() on the status; without the status, copy their present values, restore again, and assign the "
@@ -246,10 +248,10 @@ def _refuse_unannounced(operation: Operation) -> None:
 def _of_first_process(live: LiveGraph) -> set[int]:
     """Identities of the objects whose values process 0 saves for all processes."""
     return {
-        id(found)
+        id(child)
         for adapter, obj in zip(live.adapters, live.objects, strict=True)
         if "of_first_process" in adapter.overrides
-        for found in adapter.of_first_process(obj)
+        for child in adapter.of_first_process(obj)
     }
 
 
@@ -366,9 +368,9 @@ def execute_save(
         StorageError: The files cannot be written. Existing files are unchanged.
         AfterCommitError: The checkpoint is visible, but a power cut may lose it.
     """
-    own = [(OBJECT_GRAPH, np.array(plan.graph.serialize(), object), STRING)]
+    own_entries = [(OBJECT_GRAPH, np.array(plan.graph.serialize(), object), STRING)]
     if metadata is not None:
-        own.append((METADATA, np.array(metadata, object), STRING))
+        own_entries.append((METADATA, np.array(metadata, object), STRING))
     writes, shards = plan.writes, plan.shards
     del plan  # so that its parts are freed as soon as they are used
     if isinstance(writes, Wholes) and not options.incremental:
@@ -376,7 +378,7 @@ def execute_save(
         del writes
         with BundleCommit(storage, prefix) as commit:
             writer = BundleWriter(shards=len(commit.data), alignment=options.data_alignment)
-            writer.add_all(itertools.chain(tensors, own))
+            writer.add_all(itertools.chain(tensors, own_entries))
             commit.write(writer, before_commit)
         return
     with (
@@ -386,5 +388,5 @@ def execute_save(
         division.take_over(commit)
         writer = BundleWriter(shards=len(commit.data), alignment=options.data_alignment)
         division.add_to(writer, arrays)
-        writer.add_all(own, shard=division.written - 1)
+        writer.add_all(own_entries, shard=division.written - 1)
         commit.write(writer, before_commit)

@@ -83,8 +83,10 @@ class SnapshotMemory:
         else:
             for each in work:
                 each()
-        for (place, array), block in zip(on_device, self._prepared_for([each for _, each in on_device]), strict=True):
-            copies[place] = copy = block.view(array.dtype).reshape(array.shape)
+        for (position, array), block in zip(
+            on_device, self._prepared_for([each for _, each in on_device]), strict=True
+        ):
+            copies[position] = copy = block.view(array.dtype).reshape(array.shape)
             array.copy_into(copy)
         return copies
 
@@ -95,10 +97,10 @@ class SnapshotMemory:
         del spare
         missing = [array for array, block in zip(arrays, blocks, strict=True) if block is None]
         new = iter(_new_memory(missing))
-        found = [next(new) if block is None else block for block in blocks]
-        for block in found:
+        prepared = [next(new) if block is None else block for block in blocks]
+        for block in prepared:
             self._prepared.setdefault(block.nbytes, []).append(block)
-        return found
+        return prepared
 
     def release(self) -> None:
         """Gives the memory back, as soon as no copy is used any more."""
@@ -117,18 +119,18 @@ class SnapshotMemory:
 def _with_held(arrays: Sequence[Array | PiecewiseArray]) -> Sequence[Array | PiecewiseArray]:
     """The same values, with those in the place of others that their devices copy by themselves."""
     kinds: dict[type[OnDevice], list[tuple[int, PiecewiseArray]]] = {}
-    for place, array in enumerate(arrays):
+    for position, array in enumerate(arrays):
         if type(array) is PiecewiseArray and array.on_device:
-            kinds.setdefault(type(array.on_device[0]), []).append((place, array))
-    found = list(arrays)
+            kinds.setdefault(type(array.on_device[0]), []).append((position, array))
+    values = list(arrays)
     for kind, members in kinds.items():
-        held = kind.held([source for _, array in members for source in array.on_device])
-        if held is None:
+        constant_sources = kind.held([source for _, array in members for source in array.on_device])
+        if constant_sources is None:
             continue
-        sources = iter(held)
-        for place, array in members:
-            found[place] = array.held(list(itertools.islice(sources, len(array.on_device))))
-    return found
+        sources = iter(constant_sources)
+        for position, array in members:
+            values[position] = array.held(list(itertools.islice(sources, len(array.on_device))))
+    return values
 
 
 def _new_memory(arrays: Sequence[PiecewiseArray]) -> list[Array]:

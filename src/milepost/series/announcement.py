@@ -101,15 +101,15 @@ def announced(storage: Storage, directory: str) -> list[str]:
     Raises:
         StorageError: The directory cannot be read.
     """
-    found = []
-    for each in temporaries(storage, directory):
-        if each.digest is not None and not storage.in_use(each.path) and _visibility(storage, each):
+    pairs = []
+    for temporary in temporaries(storage, directory):
+        if temporary.digest is not None and not storage.in_use(temporary.path) and _visibility(storage, temporary):
             try:
-                found.append((storage.modified(index_path(each.final)), each.final))
+                pairs.append((storage.modified(index_path(temporary.final)), temporary.final))
             except CheckpointNotFoundError:
                 pass  # Another process has just removed it.
-    found.sort(key=lambda pair: (pair[0], len(pair[1]), pair[1]))  # a longer number is a higher one
-    return list(dict.fromkeys(prefix for _, prefix in found))
+    pairs.sort(key=lambda pair: (pair[0], len(pair[1]), pair[1]))  # a longer number is a higher one
+    return list(dict.fromkeys(prefix for _, prefix in pairs))
 
 
 def is_pending(storage: Storage, announcement: Temporary) -> bool:
@@ -128,11 +128,11 @@ def forget(storage: Storage, directory: str) -> None:
     Raises:
         StorageError: A file cannot be removed.
     """
-    for each in temporaries(storage, directory):
-        if each.digest is None or storage.in_use(each.path):
+    for temporary in temporaries(storage, directory):
+        if temporary.digest is None or storage.in_use(temporary.path):
             continue
-        if _visibility(storage, each) is not None:
-            storage.remove(each.path)
+        if _visibility(storage, temporary) is not None:
+            storage.remove(temporary.path)
 
 
 def _visibility(storage: Storage, announcement: Temporary) -> bool | None:

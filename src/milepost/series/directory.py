@@ -72,11 +72,11 @@ class _Findings:
             return remembered[1]
         problem = _problem(storage, prefix, "checksums")
         with self._lock:
-            found = self._found[remembering]
-            found.pop(key, None)
-            found[key] = fingerprint, problem
-            while len(found) > _MOST_REMEMBERED:
-                del found[next(iter(found))]
+            findings = self._found[remembering]
+            findings.pop(key, None)
+            findings[key] = fingerprint, problem
+            while len(findings) > _MOST_REMEMBERED:
+                del findings[next(iter(findings))]
         return problem
 
     def _fingerprint(self, storage: Storage, prefix: str) -> _Fingerprint:
@@ -171,19 +171,19 @@ def newest_good(
         problems: dict[str, MilepostError] = {}
         note = problems.__setitem__
         level = verify if attempt < _MOST_VERIFIED or verify == "none" else "files"
-        found = next(good_checkpoints(storage, state.newest_first(), level, note), None)
-        if found is None and not listed_only:
-            found = next(good_checkpoints(storage, older_of_series(storage, state), level, note), None)
-        if found is not None and not problems and identifying_path(storage, found) is not None:
-            return found
-        if read_state() == state and (found is None or identifying_path(storage, found) is not None):
+        newest = next(good_checkpoints(storage, state.newest_first(), level, note), None)
+        if newest is None and not listed_only:
+            newest = next(good_checkpoints(storage, older_of_series(storage, state), level, note), None)
+        if newest is not None and not problems and identifying_path(storage, newest) is not None:
+            return newest
+        if read_state() == state and (newest is None or identifying_path(storage, newest) is not None):
             break
     for prefix, problem in problems.items():
         if skip is None:
-            warn_of_skipped(prefix, problem, found)
+            warn_of_skipped(prefix, problem, newest)
         else:
             skip(prefix, problem)
-    return found
+    return newest
 
 
 def skipped_message(prefix: str, problem: MilepostError, instead: str | None = None) -> str:
@@ -209,9 +209,9 @@ def latest_in(
     storage: Storage, directory: str, latest_filename: str | None = None, verify: Verification = "checksums"
 ) -> str | None:
     """The newest good checkpoint of a directory. Arguments, result and errors are those of `milepost.latest_checkpoint`."""
-    found = newest_good(storage, lambda: known_checkpoints(storage, directory, latest_filename), verify)
-    if found is not None or latest_filename is not None or storage.is_file(os.path.join(directory, STATE_FILE)):
-        return found
+    newest = newest_good(storage, lambda: known_checkpoints(storage, directory, latest_filename), verify)
+    if newest is not None or latest_filename is not None or storage.is_file(os.path.join(directory, STATE_FILE)):
+        return newest
     if is_saved_model(storage, directory):
         return next(good_checkpoints(storage, [checkpoint_of(storage, directory)], verify), None)
     if versions := versions_in(storage, directory):

@@ -32,22 +32,22 @@ def data_files(storage: Storage, prefix: str) -> dict[int, list[str]]:
     """The data files named after a checkpoint, by the number of shards in their names. Not all need belong to it."""
     directory, name = os.path.split(prefix)
     start = data_path(name, 0, 1).rpartition("-of-")[0].removesuffix("00000")
-    found: dict[int, list[str]] = defaultdict(list)
+    paths_by_shards: dict[int, list[str]] = defaultdict(list)
     for other in storage.list(directory):
         data = parse_data_path(other) if other.startswith(start) else None
         if data is not None and data.prefix == name:
-            found[data.shards].append(os.path.join(directory, other))
-    return dict(found)
+            paths_by_shards[data.shards].append(os.path.join(directory, other))
+    return dict(paths_by_shards)
 
 
 def data_files_of(storage: Storage, directory: str) -> dict[str, list[str]]:
     """All data files in a directory, by the name of the checkpoint that they are named after."""
-    found: dict[str, list[str]] = defaultdict(list)
+    paths_by_name: dict[str, list[str]] = defaultdict(list)
     for name in storage.list(directory):
         data = parse_data_path(name)
         if data is not None:
-            found[data.prefix].append(os.path.join(directory, name))
-    return found
+            paths_by_name[data.prefix].append(os.path.join(directory, name))
+    return paths_by_name
 
 
 def visible_shards(storage: Storage, prefix: str) -> int | None:
@@ -149,10 +149,10 @@ def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> boo
     prefix, shards = dead.final.removesuffix(index_path("")), dead.shards or 0
     if shards not in data_files(storage, prefix):
         return True
-    own = Temporary.claim(prefix, new_token(), shards)
-    with storage.create(own.path):
+    claim = Temporary.claim(prefix, new_token(), shards)
+    with storage.create(claim.path):
         try:
-            others = [each for each in claims(storage, prefix) if each not in (own, dead) and each.shards == shards]
+            others = [each for each in claims(storage, prefix) if each not in (claim, dead) and each.shards == shards]
             if any(storage.in_use(other.path) for other in others) or not storage.is_file(dead.path):
                 return False
             # A process may have died between the rename of the index that replaced this data and the sync of the directory.
@@ -170,4 +170,4 @@ def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> boo
             storage.sync_directory(os.path.dirname(prefix))
             return True
         finally:
-            storage.remove(own.path)
+            storage.remove(claim.path)

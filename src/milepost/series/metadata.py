@@ -55,12 +55,12 @@ def plain_metrics(metrics: Any) -> dict[str, Any] | None:
         raise _wrong_metric(
             "metrics", metrics, "a dict of names and numbers", "pass a dict, such as metrics={'loss': 0.5}"
         )
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for name, value in metrics.items():
         if not isinstance(name, str):
             raise _wrong_metric("metrics", name, "names that are text", "use str() of the name")
-        found[name] = plain_metrics(value) if isinstance(value, Mapping) else _number(name, value)
-    return found
+        numbers[name] = plain_metrics(value) if isinstance(value, Mapping) else _number(name, value)
+    return numbers
 
 
 def encode(metrics: Any, metadata: Any) -> bytes | None:
@@ -100,11 +100,11 @@ def decode(text: bytes) -> Metadata:
         CorruptCheckpointError: The text is not in the form that milepost writes.
         UnsupportedError: It is too large.
     """
-    found = parse_object(text, "the metadata of the checkpoint")
-    metrics = found.get("metrics")
+    parsed = parse_object(text, "the metadata of the checkpoint")
+    metrics = parsed.get("metrics")
     if metrics is not None and not isinstance(metrics, dict):
         raise CorruptCheckpointError("metrics are a JSON object", found=f"{metrics!r:.80}")
-    return Metadata(metrics, found.get("metadata"))
+    return Metadata(metrics, parsed.get("metadata"))
 
 
 def read_metadata(reader: BundleReader) -> Metadata:

@@ -88,9 +88,9 @@ class Temporary(NamedTuple):
         match = _NAME.fullmatch(path)
         if match is None:
             return None
-        found = cls(match[1], match[2], int(match[3]) if match[3] else None, match[5], match[4] == "removal")
-        is_claim = found.final.endswith(index_path("")) and found.shards
-        return found if found.path == path and (is_claim or found.shards is None) else None
+        temporary = cls(match[1], match[2], int(match[3]) if match[3] else None, match[5], match[4] == "removal")
+        is_claim = temporary.final.endswith(index_path("")) and temporary.shards
+        return temporary if temporary.path == path and (is_claim or temporary.shards is None) else None
 
     @property
     def path(self) -> str:
@@ -107,11 +107,11 @@ def temporaries(storage: Storage, directory: str, *, of_removals: bool = False) 
     A directory of such a name is the work of others.
     """
     names = [name for name in storage.list(directory) if name.endswith(_ENDING)]
-    found = (Temporary.parse(os.path.join(directory, name)) for name in names)
+    parsed = (Temporary.parse(os.path.join(directory, name)) for name in names)
     return [
-        each
-        for each in found
-        if each is not None and each.is_removal is of_removals and not storage.is_directory(each.path)
+        temporary
+        for temporary in parsed
+        if temporary is not None and temporary.is_removal is of_removals and not storage.is_directory(temporary.path)
     ]
 
 

@@ -63,8 +63,8 @@ def pin(storage: Storage, prefix: str) -> None:
                 raise
         deadline = time.monotonic() + _PATIENCE
         while any(
-            each.final == prefix and storage.in_use(each.path)
-            for each in temporaries(storage, directory, of_removals=True)
+            note.final == prefix and storage.in_use(note.path)
+            for note in temporaries(storage, directory, of_removals=True)
         ):
             if time.monotonic() > deadline:
                 break

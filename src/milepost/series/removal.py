@@ -89,11 +89,11 @@ def remove_files(storage: Storage, prefix: str, version: int = 2, meta_graph_suf
             files = (prefix,)
         for path in files:
             storage.remove(path)
-        found = bool(files)
+        removed = bool(files)
     else:
-        found = bool(remove_bundles(storage, [prefix]))
+        removed = bool(remove_bundles(storage, [prefix]))
     remove_graph(storage, prefix, meta_graph_suffix)
-    return found
+    return removed
 
 
 def remove_graph(storage: Storage, prefix: str, meta_graph_suffix: str) -> None:
@@ -147,7 +147,7 @@ def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:
     by_directory: dict[str, list[str]] = {}
     for prefix in prefixes:
         by_directory.setdefault(os.path.dirname(prefix), []).append(prefix)
-    found = []
+    removed = []
     for directory, inside in by_directory.items():
         if not storage.is_directory(directory or "."):
             continue
@@ -156,7 +156,7 @@ def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:
         for prefix in inside:
             storage.remove(index_path(prefix))
         doomed = [path for prefix in inside for path in data.get(os.path.basename(prefix), ())]
-        found += [prefix for prefix in inside if prefix in had_index or os.path.basename(prefix) in data]
+        removed += [prefix for prefix in inside if prefix in had_index or os.path.basename(prefix) in data]
         if doomed:
             storage.sync_directory(directory)
         for path in doomed:
@@ -164,6 +164,6 @@ def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:
         # If a crash brought the data back, nothing would show which checkpoint it belongs to.
         storage.sync_directory(directory)
     if (log := heard()) is not None:
-        for prefix in found:
+        for prefix in removed:
             log.info("removed %s", printable(prefix, one_line=True))
-    return found
+    return removed

@@ -77,14 +77,14 @@ def numbered(storage: Storage, stem: str) -> list[str]:
         StorageError: The directory cannot be read.
     """
     directory, name = os.path.split(stem)
-    found = []
+    pairs = []
     for other in storage.list(directory):
         if other.startswith(name) and other.endswith(INDEX_SUFFIX):
             prefix = os.path.join(directory, other.removesuffix(INDEX_SUFFIX))
             split = split_number(prefix)
             if split is not None and split[0] == stem:
-                found.append((split[1], prefix))
-    return [prefix for _, prefix in sorted(found)]
+                pairs.append((split[1], prefix))
+    return [prefix for _, prefix in sorted(pairs)]
 
 
 def older_of_series(storage: Storage, state: CheckpointState) -> list[str]:
@@ -134,14 +134,14 @@ def with_checkpoint(storage: Storage, state: CheckpointState | None, prefix: str
     paths, times = list(state.all_model_checkpoint_paths), list(state.all_model_checkpoint_timestamps)
     is_latest = _is_newer(storage, prefix, saved, state.model_checkpoint_path)
     timed = len(times) == len(paths)
-    place = len(paths) if is_latest else max(0, len(paths) - 1)
+    position = len(paths) if is_latest else max(0, len(paths) - 1)
     if timed and not is_latest:
-        place = min(place, sum(time <= saved for time in times))
+        position = min(position, sum(time <= saved for time in times))
     return dataclasses.replace(
         state,
         model_checkpoint_path=prefix if is_latest else state.model_checkpoint_path,
-        all_model_checkpoint_paths=(*paths[:place], prefix, *paths[place:]),
-        all_model_checkpoint_timestamps=(*times[:place], saved, *times[place:]) if timed else (),
+        all_model_checkpoint_paths=(*paths[:position], prefix, *paths[position:]),
+        all_model_checkpoint_timestamps=(*times[:position], saved, *times[position:]) if timed else (),
     )
 
 
@@ -149,10 +149,10 @@ def _is_newer(storage: Storage, prefix: str, saved: float, other: str) -> bool:
     """Whether a checkpoint was saved after another one. If both have the same time, which file systems count in steps of some
     milliseconds, their numbers decide."""
     modified = _modified(storage, other)
-    own, others = split_number(prefix), split_number(other)
-    if saved != modified or own is None or others is None or own[0] != others[0]:
+    split, other_split = split_number(prefix), split_number(other)
+    if saved != modified or split is None or other_split is None or split[0] != other_split[0]:
         return saved >= modified
-    return own[1] >= others[1]
+    return split[1] >= other_split[1]
 
 
 def list_announced(storage: Storage, directory: str) -> None:
@@ -174,8 +174,8 @@ def is_below(storage: Storage, directory: str, prefix: str) -> bool:
     folder = os.path.dirname(prefix)
     if folder == directory:
         return True
-    home, place = place_of(storage, directory)[1], place_of(storage, folder)[1]
-    return os.path.join(place, "").startswith(os.path.join(home, ""))
+    home, path = place_of(storage, directory)[1], place_of(storage, folder)[1]
+    return os.path.join(path, "").startswith(os.path.join(home, ""))
 
 
 def is_inside(storage: Storage, directory: str, prefix: str) -> bool:
@@ -275,8 +275,8 @@ def _with_own_latest(storage: Storage, directory: str, state: CheckpointState) -
     if is_below(storage, directory, state.model_checkpoint_path):
         return state
     listed = (prefix for prefix in state.newest_first() if is_below(storage, directory, prefix))
-    own = next((prefix for prefix in listed if _exists(storage, prefix)), None)
-    return state if own is None else dataclasses.replace(state, model_checkpoint_path=own)
+    latest = next((prefix for prefix in listed if _exists(storage, prefix)), None)
+    return state if latest is None else dataclasses.replace(state, model_checkpoint_path=latest)
 
 
 def _exists(storage: Storage, prefix: str) -> bool:

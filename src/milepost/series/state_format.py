@@ -223,7 +223,7 @@ def _said(error: text_format.ParseError) -> str:
 
 def not_understood(file: str, line: int | None, expected: str, found: str) -> StateFileError:
     """The error for a state file that is malformed, perhaps in one line of it."""
-    where = "" if line is None else f", line {line}"
+    position = "" if line is None else f", line {line}"
     return StateFileError(
-        f"the state file is malformed{where}", file=file, expected=expected, found=found, remedy=_REMEDY
+        f"the state file is malformed{position}", file=file, expected=expected, found=found, remedy=_REMEDY
     )

@@ -122,8 +122,8 @@ class CheckedStorage:
         names = self._call("list", directory)
         if names is None:
             raise _wrong_result(_name(self._given, "list"), "None", directory, "a sorted list of names")
-        found: list[str] = names
-        return found
+        listed: list[str] = names
+        return listed
 
     def is_file(self, path: str) -> bool:
         return bool(self._call("is_file", path))
@@ -163,8 +163,8 @@ class _CheckedFile:
         data = _call(self._given, "read", self._path, offset, length)
         if data is None:
             raise _wrong_result(_name(self._given, "read"), "None", self._path, f"{length} bytes")
-        found: bytes = data
-        return found
+        content: bytes = data
+        return content
 
     def read_into(self, offset: int, buffer: Buffer) -> None:
         _call(self._given, "read_into", self._path, offset, buffer)

@@ -121,13 +121,13 @@ class LocalStorage:
                     file=path,
                     remedy=f"make {missing}, or save to {os.path.abspath(place)}",
                 )
-            places = [os.path.abspath(place)]
+            directories = [os.path.abspath(place)]
             with suppress(FileNotFoundError):
                 # any other error, such as that of too long a path, is raised before a directory is made
-                os.stat(places[0])
-            while (parent := os.path.dirname(places[-1])) != places[-1]:
-                places.append(parent)
-            for each in reversed(places[:-1]):
+                os.stat(directories[0])
+            while (parent := os.path.dirname(directories[-1])) != directories[-1]:
+                directories.append(parent)
+            for each in reversed(directories[:-1]):
                 self._make_one(each, os.path.dirname(each))
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.EEXIST) and not isinstance(error, MilepostError):

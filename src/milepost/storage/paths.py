@@ -176,13 +176,13 @@ def plain_path(path: Any) -> str:
     """
     if type(path) is str:
         return path
-    found = path
+    value = path
     try:
-        if not isinstance(found, (str, bytes, os.PathLike)):
-            numpy = getattr(found, "numpy", None)
-            found = numpy() if callable(numpy) else found
-            found = found.item() if getattr(found, "shape", None) == () else found
-        return str(os.fsdecode(found))
+        if not isinstance(value, (str, bytes, os.PathLike)):
+            numpy = getattr(value, "numpy", None)
+            value = numpy() if callable(numpy) else value
+            value = value.item() if getattr(value, "shape", None) == () else value
+        return str(os.fsdecode(value))
     except (TypeError, AttributeError, NotImplementedError):
         raise UnsupportedError(
             "this is not a path",

@@ -201,13 +201,13 @@ def unseal(stored: bytes, *, limit: int) -> bytes:
     Raises:
         CorruptCheckpointError: The checksum is wrong, or the compression is unknown or broken.
     """
-    found = mask(crc32c(memoryview(stored)[:-4]))
+    checksum = mask(crc32c(memoryview(stored)[:-4]))
     (expected,) = _U32.unpack_from(stored, len(stored) - 4)
-    if found != expected:
+    if checksum != expected:
         raise CorruptCheckpointError(
             "a block of the index is damaged: its checksum is wrong",
             expected=f"{expected:#010x}",
-            found=f"{found:#010x}",
+            found=f"{checksum:#010x}",
         )
     compression = stored[-TRAILER_SIZE]
     if compression == _UNCOMPRESSED:

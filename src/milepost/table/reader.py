@@ -99,17 +99,17 @@ class TableReader:
         block = bisect_left(self._limits, name)
         if block == len(self._limits):
             return None
-        found = self._blocks.get(block)
-        if found is None:
-            found = self._decoded(block)
+        rows = self._blocks.get(block)
+        if rows is None:
+            rows = self._decoded(block)
             with self._lock:
                 if block not in self._blocks:  # another thread may have read it too
-                    self._blocks[block] = found
-                    self._cached += _size(found)
+                    self._blocks[block] = rows
+                    self._cached += _size(rows)
                 while self._cached > _CACHE_LIMIT:
                     self._cached -= _size(self._blocks.pop(next(iter(self._blocks))))
-        place = bisect_left(found.keys, name)
-        return found.value(place) if found.keys[place : place + 1] == [name] else None
+        row = bisect_left(rows.keys, name)
+        return rows.value(row) if rows.keys[row : row + 1] == [name] else None
 
     def rows(self) -> Rows:
         """All entries, in order.
@@ -150,21 +150,21 @@ class TableReader:
         try:
             contents = (None if block else self._first) or self._read(handle)
             self._first = contents if first else None
-            found = decode(contents, first=first)
+            rows = decode(contents, first=first)
             # an entry outside the limits would be listed, but `get` could not find it
-            if found.keys and before is not None and found.keys[0] <= before:
+            if rows.keys and before is not None and rows.keys[0] <= before:
                 raise CorruptCheckpointError(
-                    "the index disagrees with its blocks", expected=f"a key after {before!r}", found=repr(found.keys[0])
+                    "the index disagrees with its blocks", expected=f"a key after {before!r}", found=repr(rows.keys[0])
                 )
-            if found.keys and found.keys[-1] > limit:
+            if rows.keys and rows.keys[-1] > limit:
                 raise CorruptCheckpointError(
                     "the index disagrees with its blocks",
                     expected=f"no key after {limit!r}",
-                    found=repr(found.keys[-1]),
+                    found=repr(rows.keys[-1]),
                 )
         except CorruptCheckpointError as error:
             self._raise_located(error, "data block", handle.offset)
-        return found
+        return rows
 
     def _read(self, handle: Handle) -> bytes:
         end = handle.offset + handle.size + TRAILER_SIZE

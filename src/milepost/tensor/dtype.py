@@ -96,9 +96,9 @@ class DType:
             raise _unavailable(value)
         if isinstance(value, str) and value in _WIDTHS:
             return DType.named(value)
-        found = value if isinstance(value, type) else getattr(value, "dtype", value)
+        described = value if isinstance(value, type) else getattr(value, "dtype", value)
         try:
-            dtype = numpy_type(found) if isinstance(found, str) else np.dtype(found)  # type: ignore[call-overload]
+            dtype = numpy_type(described) if isinstance(described, str) else np.dtype(described)  # type: ignore[call-overload]
         except (TypeError, ValueError):
             difflib = import_if_possible("difflib")  # only this error needs it
             near = difflib.get_close_matches(value, _BY_NAME, 1) if difflib and isinstance(value, str) else []

@@ -54,8 +54,8 @@ def numpy_type(description: Any) -> np.dtype[Any]:
 
 def _is_description(value: Any, depth: int) -> bool:
     if isinstance(value, str):
-        found = _TEXT.fullmatch(value)
-        return found is not None and int(found[1] or 0) < _LONGEST
+        match = _TEXT.fullmatch(value)
+        return match is not None and int(match[1] or 0) < _LONGEST
     if depth > _DEEPEST:
         return False
     if isinstance(value, tuple):

@@ -115,8 +115,8 @@ class PiecewiseArray:
     def on_device(self) -> Sequence[OnDevice]:
         """The elements of each piece, if all lie on devices of one kind; otherwise nothing."""
         sources = [piece.source for piece in self._pieces]
-        found = [source for source in sources if isinstance(source, OnDevice)]
-        return found if len(found) == len(sources) and len(set(map(type, found))) == 1 else ()
+        on_device = [source for source in sources if isinstance(source, OnDevice)]
+        return on_device if len(on_device) == len(sources) and len(set(map(type, on_device))) == 1 else ()
 
     def held(self, sources: Sequence[PieceSource]) -> Self:
         """The same with other sources of its pieces, which never change."""
@@ -157,9 +157,9 @@ class PiecewiseArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """The elements. They are a view if they lie in one piece whose source returns views."""
         box = self._box()
-        found = [part for piece in self._pieces if (part := _overlap(piece, box)) is not None]
-        if len(found) == 1:
-            piece, source, _ = found[0]
+        overlaps = [part for piece in self._pieces if (part := _overlap(piece, box)) is not None]
+        if len(overlaps) == 1:
+            piece, source, _ = overlaps[0]
             # NumPy gives a number, and no array, for all of an array without dimensions.
             array = np.asarray(piece.source[source]).reshape(self.shape)
         else:

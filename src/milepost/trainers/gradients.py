@@ -10,8 +10,8 @@ from milepost.errors import MismatchError
 
 def gradients_of(module: Any) -> dict[str, Any]:
     """The gradients of a module's parameters, by name."""
-    found = {name: parameter.grad for name, parameter in module.named_parameters()}
-    return {name: gradient.detach() for name, gradient in found.items() if gradient is not None}
+    gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
+    return {name: gradient.detach() for name, gradient in gradients.items() if gradient is not None}
 
 
 def set_gradients(module: Any, gradients: Mapping[str, Any]) -> None:

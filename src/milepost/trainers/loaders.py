@@ -116,8 +116,8 @@ class LoaderPosition:
 
     def arrived(self) -> dict[str, Any] | None:
         """The random state with which training continues; None if it is the saved one. Call this after the iterator is made."""
-        found, self._random = self._random, None
-        return found
+        state, self._random = self._random, None
+        return state
 
     def forget(self) -> None:
         """Makes the loader forget the saved position."""
@@ -297,14 +297,14 @@ def set_host_state(state: dict[str, Any]) -> None:
 
 def _seeded(loader: Any) -> list[Any]:
     """The samplers of Accelerate in a loader, which choose a seed when they are made."""
-    found, parts = [], [loader]
+    samplers, parts = [], [loader]
     while parts:
         part = parts.pop()
         if hasattr(part, "initial_seed") and hasattr(part, "set_epoch"):
-            found.append(part)
+            samplers.append(part)
         inner = [getattr(part, name, None) for name in ("batch_sampler", "sampler")]
         parts += [each for each in inner if each is not None and not any(each is other for other in parts)]
-    return found
+    return samplers
 
 
 def _seeds(loader: Any) -> list[int]:

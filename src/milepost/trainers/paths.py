@@ -61,11 +61,11 @@ def read_path(path: str) -> Any:
     prefix = path if os.path.isfile(index_path(path)) else _newest(path)
     if prefix is None:
         raise CheckpointNotFoundError("there is no checkpoint", file=path, expected="a path that was saved to")
-    held = WholeState()
-    Checkpoint(run=held).read(prefix, CheckpointOptions(process_local=True)).expect_partial()
-    if held.state is None:
+    whole_state = WholeState()
+    Checkpoint(run=whole_state).read(prefix, CheckpointOptions(process_local=True)).expect_partial()
+    if whole_state.state is None:
         raise not_of("a trainer", prefix)
-    return held.state
+    return whole_state.state
 
 
 def not_of(trainer: str, file: str) -> CorruptCheckpointError:
@@ -91,9 +91,9 @@ def remove_path(path: str) -> None:
 
 def _newest(directory: str) -> str | None:
     """The newest good checkpoint of a directory; if all are damaged, the newest one, whose error says how."""
-    found = latest_in(LOCAL_STORAGE, directory)
-    if found is not None:
-        return found
+    newest = latest_in(LOCAL_STORAGE, directory)
+    if newest is not None:
+        return newest
     state = state_of(LOCAL_STORAGE, directory)
     return None if state is None else state.newest_first()[0]
 

@@ -85,8 +85,8 @@ class TrainerRun:
             path = self._manager.restore_or_initialize()
             if path is None:
                 return None
-            found = members(self._held.state, self._names, path)
-            return {**found, **members(self._own.state, self._own_names, path)}
+            values = members(self._held.state, self._names, path)
+            return {**values, **members(self._own.state, self._own_names, path)}
         except BaseException:
             self.end()
             raise
@@ -119,9 +119,9 @@ class TrainerRun:
         """Saves a state under the number of a step, unless that is saved already with these metrics."""
         if step == self._saved_step() and not metrics:
             return None
-        found = state()
-        self._own.state = {name: found.pop(name) for name in self._own_names}
-        self._held.state = found
+        values = state()
+        self._own.state = {name: values.pop(name) for name in self._own_names}
+        self._held.state = values
         try:
             return self.manager.save(step, metrics=metrics or None)
         finally:

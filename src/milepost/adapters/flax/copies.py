@@ -76,13 +76,13 @@ class _Copies:
         if kind is jax.Ref:
             return self._change(obj)
         if issubclass(kind, VARIABLES):
-            held = obj.get_raw_value()
-            if type(held) is jax.Ref:
-                new = self.of(held)
-            elif isinstance(held, (jax.Array, np.ndarray)):  # which most are
-                new = self._change(held)
+            value = obj.get_raw_value()
+            if type(value) is jax.Ref:
+                new = self.of(value)
+            elif isinstance(value, (jax.Array, np.ndarray)):  # which most are
+                new = self._change(value)
             else:
-                new = _mapped(self._change, held, _is_sorted)
+                new = _mapped(self._change, value, _is_sorted)
             return obj.var_type.from_metadata(new, obj.get_metadata())
         functions = nnx.graphlib.get_node_impl(obj)
         members, definition = functions.flatten(obj)

@@ -39,10 +39,10 @@ class NnxVariableAdapter(Adapter):
         return self.omission(obj) is None
 
     def omission(self, obj: Any) -> Omission | None:
-        held = obj.get_raw_value()
-        if _is_ref(held) or _kind(held) is not None:
+        raw_value = obj.get_raw_value()
+        if _is_ref(raw_value) or _kind(raw_value) is not None:
             return None
-        for _, leaf in _leaves(held):
+        for _, leaf in _leaves(raw_value):
             if not _is_ref(leaf) and _kind(leaf) is None:
                 return Omission(f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}", _STORABLE)
         return None
@@ -64,37 +64,37 @@ class NnxVariableAdapter(Adapter):
         return values
 
     def may_refuse(self, obj: Any) -> bool:
-        held = obj.get_raw_value()
-        return not (_is_ref(held) or kind_of_place(held) is Leaf)
+        raw_value = obj.get_raw_value()
+        return not (_is_ref(raw_value) or kind_of_place(raw_value) is Leaf)
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
-        held = obj.get_raw_value()
-        return lambda: obj.set_raw_value(held)
+        raw_value = obj.get_raw_value()
+        return lambda: obj.set_raw_value(raw_value)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        held = obj.get_raw_value()
-        if _is_ref(held):
-            _adapter_of_refs().assign(held, arrays)
+        raw_value = obj.get_raw_value()
+        if _is_ref(raw_value):
+            _adapter_of_refs().assign(raw_value, arrays)
             return obj
-        kind = _kind(held)
+        kind = _kind(raw_value)
         if kind is not None:
             # `values` has checked that the variable can be set now.
-            obj.set_raw_value(leaf_successor(kind, held, arrays), _unsafe_bypass_check=True)
+            obj.set_raw_value(leaf_successor(kind, raw_value, arrays), _unsafe_bypass_check=True)
             return obj
         leaves = []
-        for path, leaf in _leaves(held):
+        for path, leaf in _leaves(raw_value):
             kind = _kind(leaf)
-            given = {
+            leaf_arrays = {
                 value.name: arrays[name] for value in _values(leaf) if (name := _local_name(path, value.name)) in arrays
             }
-            leaves.append(leaf if kind is None or not given else leaf_successor(kind, leaf, given))
-        obj.set_raw_value(jax.tree_util.tree_structure(held).unflatten(leaves))
+            leaves.append(leaf if kind is None or not leaf_arrays else leaf_successor(kind, leaf, leaf_arrays))
+        obj.set_raw_value(jax.tree_util.tree_structure(raw_value).unflatten(leaves))
         return obj
 
 
-def _kind(held: Any) -> type[Place] | None:
-    """The kind of place of a held value, as in trees, so that numbers and keys follow the same rules; None for a container."""
-    kind = kind_of_place(held)
+def _kind(raw_value: Any) -> type[Place] | None:
+    """The kind of place of a raw value, as in trees, so that numbers and keys follow the same rules; None for a container."""
+    kind = kind_of_place(raw_value)
     return kind if kind is Leaf or kind is CheckedLeaf else None
 
 
@@ -104,14 +104,14 @@ def _adapter_of_refs() -> Adapter:
     return adapter
 
 
-def _values(held: Any) -> Sequence[Value]:
-    if _is_ref(held):
-        return _adapter_of_refs().values(held)
-    kind = _kind(held)
+def _values(raw_value: Any) -> Sequence[Value]:
+    if _is_ref(raw_value):
+        return _adapter_of_refs().values(raw_value)
+    kind = _kind(raw_value)
     if kind is not None:
-        return leaf_values(kind, held)
+        return leaf_values(kind, raw_value)
     values = []
-    for path, leaf in _leaves(held):
+    for path, leaf in _leaves(raw_value):
         for value in _values(leaf):
             value.name = value.listed = _local_name(path, value.name)
             values.append(value)
@@ -140,9 +140,9 @@ def leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool]) -> list[tuple[An
     return pairs
 
 
-def _leaves(held: Any) -> list[tuple[str, Any]]:
+def _leaves(raw_value: Any) -> list[tuple[str, Any]]:
     """The leaves of a container, each with its path."""
-    pairs = leaves_with_path(held, lambda each: isinstance(each, nnx.Variable))
+    pairs = leaves_with_path(raw_value, lambda each: isinstance(each, nnx.Variable))
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in pairs]
 
 
@@ -150,5 +150,5 @@ def _local_name(path: str, name: str) -> str:
     return path if name == VARIABLE_VALUE else f"{path}/{name}"
 
 
-def _is_ref(held: Any) -> bool:
-    return type(held) is jax.Ref  # isinstance() is slow here: it asks JAX for the type of every array
+def _is_ref(raw_value: Any) -> bool:
+    return type(raw_value) is jax.Ref  # isinstance() is slow here: it asks JAX for the type of every array

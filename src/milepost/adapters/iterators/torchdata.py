@@ -24,12 +24,12 @@ class TorchdataAdapter(StatefulAdapter):
     """Loaders, and the nodes of graphs."""
 
     def methods(self, kind: type) -> tuple[str, str] | None:
-        found = super().methods(kind)
-        if found is None and any(
+        names = super().methods(kind)
+        if names is None and any(
             base.__name__ == "BaseNode" and is_of(base, "torchdata.nodes") for base in kind.__mro__
         ):
             return "state_dict", "reset"
-        return found
+        return names
 
     def handles(self, kind: type) -> bool:
         return is_of(kind, "torchdata.") and super().handles(kind)

@@ -80,14 +80,14 @@ def _leaves(obj: Any) -> Iterator[Any]:
     seen: dict[int, Any] = {}
     left = [obj]
     while left:
-        each = left.pop()
-        if id(each) in seen:
+        node = left.pop()
+        if id(node) in seen:
             continue
-        level = _NODES.flatten_one_level(each)
+        level = _NODES.flatten_one_level(node)
         if level is None:
-            yield each
+            yield node
         else:
-            seen[id(each)] = each
+            seen[id(node)] = node
             left += reversed(list(level[0]))
 
 

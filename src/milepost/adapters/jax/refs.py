@@ -19,17 +19,17 @@ class RefAdapter(Adapter):
         return issubclass(kind, jax.Ref)
 
     def values(self, obj: Any) -> Sequence[Value]:
-        held = obj[...]
-        return _adapter(held).values(held)
+        array = obj[...]
+        return _adapter(array).values(array)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        held = obj[...]
-        obj[...] = _adapter(held).assign(held, arrays)
+        array = obj[...]
+        obj[...] = _adapter(array).assign(array, arrays)
         return obj
 
 
-def _adapter(held: Any) -> Adapter:
-    adapter = adapter_of_type(type(held))
+def _adapter(array: Any) -> Adapter:
+    adapter = adapter_of_type(type(array))
     assert adapter is not None, "a reference holds an array"
     return adapter
 

@@ -70,10 +70,10 @@ def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
 
     Containers without state are left out. State that ``build`` adds to them is restored then.
     """
-    own = vars(obj)
+    values_by_name = vars(obj)
     covered: set[int] = set()
     # PyTorch keeps attributes that are modules in a dict of their own.
-    for name, value in [*own.items(), *(own.get("_modules") or {}).items()]:
+    for name, value in [*values_by_name.items(), *(values_by_name.get("_modules") or {}).items()]:
         kind: Any = type(value)
         if kind in SETTINGS or name in _BOOKKEEPING or name.startswith("_self_"):
             continue
@@ -82,16 +82,16 @@ def attributes(obj: Any) -> Iterator[tuple[str, Any]]:
         if (isinstance(value, set) and kind is not set) or _is_array(kind):
             continue
         if isinstance(value, (list, tuple, dict)):
-            found = set(_state_in(value, 0))
-            if not found:
+            identities = set(_state_in(value, 0))
+            if not identities:
                 continue
-            covered |= found
+            covered |= identities
         else:
             covered.add(id(value))
         yield name, value
     for name in OWN:
-        if any(id(each) not in covered and not isinstance(each, InputLayer) for each in own.get(name, ())):
-            yield name, own[name]
+        if any(id(each) not in covered and not isinstance(each, InputLayer) for each in values_by_name.get(name, ())):
+            yield name, values_by_name[name]
 
 
 def is_state(value: Any) -> bool:

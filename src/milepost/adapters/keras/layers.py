@@ -79,11 +79,11 @@ class KerasLayerAdapter(ObjectAdapter):
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         if getattr(obj, "_jax_state_synced", True) is False:
             obj.jax_state_sync()  # while fit() runs on JAX, the trainer holds the values
-        found = list(attributes(obj))
-        names = {name for name, _ in found}
+        pairs = list(attributes(obj))
+        names = {name for name, _ in pairs}
         kind: Any = type(obj)
         old_names = _old_names(kind)
-        for name, value in found:
+        for name, value in pairs:
             old = old_names.get(name)
             if old is None and name.startswith("_") and hasattr(kind, name[1:]):
                 old = name[1:]

@@ -88,8 +88,8 @@ def _is_adapted(layer: Any) -> bool:
         return bool(len(lookup.get_vocabulary()) > lookup._token_start_index())
     if isinstance(layer, Discretization):
         return layer.bin_boundaries is not None
-    given = isinstance(layer, Normalization) and layer.input_mean is not None
-    return bool(given or layer.built or deferred_on(layer))
+    has_statistics = isinstance(layer, Normalization) and layer.input_mean is not None
+    return bool(has_statistics or layer.built or deferred_on(layer))
 
 
 def _vocabulary(obj: Any, dtype: DType) -> Array:

@@ -51,16 +51,16 @@ class KerasOptimizerAdapter(AccountedAdapter):
     def during(self, operation: Operation) -> Self:
         if operation.options is None or not operation.options.legacy_keras_optimizers:
             return self
-        own = copy.copy(self)
-        own._is_legacy = True
-        return own
+        adapter = copy.copy(self)
+        adapter._is_legacy = True
+        return adapter
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        found = [(name, value) for name, value in attributes(obj) if not name.startswith("_trainable_variables")]
-        yield from found
+        pairs = [(name, value) for name, value in attributes(obj) if not name.startswith("_trainable_variables")]
+        yield from pairs
         if self._is_legacy:
             yield from _legacy_children(obj)
-        hidden = _only_in_flat_list(obj, found)
+        hidden = _only_in_flat_list(obj, pairs)
         if hidden:
             yield "_variables", hidden
 
@@ -96,8 +96,8 @@ class KerasOptimizerAdapter(AccountedAdapter):
         slots = getattr(obj, slot_lists(obj).get(name, name), None)
         if not isinstance(slots, list) or not obj.built:
             return None
-        for number, own in enumerate(obj._trainable_variables):
-            if own is variable:
+        for number, trained in enumerate(obj._trainable_variables):
+            if trained is variable:
                 return slots[number] if number < len(slots) else None
         return None
 
@@ -123,10 +123,10 @@ class LossScaleOptimizerAdapter(KerasOptimizerAdapter):
                 obj.initial_scale = float(scale)
 
 
-def _only_in_flat_list(obj: Any, found: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _only_in_flat_list(obj: Any, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     whole = set(of_class(LISTS, obj) or ()) - _UNTRACKED_LISTS
     reached = set()
-    for name, value in found:
+    for name, value in pairs:
         if name in whole:
             reached |= {id(variable) for variable in value}
         elif not isinstance(value, (list, tuple, dict)):

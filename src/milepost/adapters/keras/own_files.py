@@ -52,13 +52,13 @@ def computing_by_path(root: Any) -> dict[str, tuple[Any, list[str]]]:
     Returns:
         By paths in a ``.weights.h5`` file, each object with the names of these arrays.
     """
-    found: dict[str, tuple[Any, list[str]]] = {}
+    objects_by_path: dict[str, tuple[Any, list[str]]] = {}
     for path, obj in saveables(root):
         if not isinstance(obj, BaseOptimizer) and not saves_itself(type(obj)):
             names = [name for name, each in _given(obj).items() if not isinstance(each, Variable)]
             if names:
-                found[path] = obj, names
-    return found
+                objects_by_path[path] = obj, names
+    return objects_by_path
 
 
 def computed(obj: Any, values: Iterable[tuple[Any, Array]]) -> dict[str, Array]:
@@ -70,9 +70,9 @@ def computed(obj: Any, values: Iterable[tuple[Any, Array]]) -> dict[str, Array]:
     """
     with keras.StatelessScope(values):
         return {
-            name: np.asarray(keras.ops.convert_to_numpy(each))
-            for name, each in _given(obj).items()
-            if not isinstance(each, Variable)
+            name: np.asarray(keras.ops.convert_to_numpy(value))
+            for name, value in _given(obj).items()
+            if not isinstance(value, Variable)
         }
 
 
@@ -137,25 +137,25 @@ def variables_called(root: Any, paths: Iterable[str]) -> tuple[dict[str, Any], d
     Returns:
         The variables by path; and for each path without one that leads to a layer that is not built, this layer.
     """
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     unbuilt: dict[str, Any] = {}
     pending: list[tuple[Any, list[tuple[str, str]]]] = [(root, [(path, path) for path in paths])]
     while pending:
         obj, wanted = pending.pop()
-        own = _taking_variables(obj) if isinstance(obj, KerasSaveable) else {}
+        variables_by_key = _taking_variables(obj) if isinstance(obj, KerasSaveable) else {}
         further: dict[str, list[tuple[str, str]]] = {}
         for path, rest in wanted:
             name, _, after = rest.partition("/")
-            if name == _VARS and after in own:
-                found[path] = own[after]
+            if name == _VARS and after in variables_by_key:
+                variables[path] = variables_by_key[after]
             else:
                 further.setdefault(name, []).append((path, after))
-        for name, each in _below(obj) if further.keys() - {_VARS} else ():
+        for name, child in _below(obj) if further.keys() - {_VARS} else ():
             if name in further:  # Keras uses the first one of a name
-                pending.append((each, further.pop(name)))
+                pending.append((child, further.pop(name)))
         if isinstance(obj, Layer) and not obj.built:
-            unbuilt.update((path, obj) for each in further.values() for path, _ in each)
-    return found, unbuilt
+            unbuilt.update((path, obj) for pairs in further.values() for path, _ in pairs)
+    return variables, unbuilt
 
 
 def lookups_called(root: Any, paths: Iterable[str]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def lookups_called(root: Any, paths: Iterable[str]) -> dict[str, Any]:
         root: The object.
         paths: The paths that are looked for.
     """
-    found: dict[str, Any] = {}
+    lookups: dict[str, Any] = {}
     for path in paths:
         obj: Any = root
         for step in path.split("/"):
@@ -174,16 +174,16 @@ def lookups_called(root: Any, paths: Iterable[str]) -> dict[str, Any]:
                 break
         lookup = getattr(obj, "_lookup_layer", obj)
         if isinstance(lookup, IndexLookup):
-            found[path] = lookup
-    return found
+            lookups[path] = lookup
+    return lookups
 
 
 def layers_in_order(model: Any) -> list[tuple[str, Sequence[Any]]]:
     """The layers of a model that have weights, each with its name and its weights in the order of ``.h5`` files."""
-    found = [
+    layers = [
         (layer.name, [*layer.trainable_weights, *layer.non_trainable_weights]) for layer in getattr(model, "layers", ())
     ]
-    return [(name, weights) for name, weights in found if weights]
+    return [(name, weights) for name, weights in layers if weights]
 
 
 def unbuilt_layer(model: Any) -> Any:
@@ -205,17 +205,19 @@ def _own_variables(obj: Any) -> Mapping[str, Any]:
 
 def _taking_variables(obj: Any) -> Mapping[str, Any]:
     """The variables that take what an object has saved, by the names that these values have."""
-    own = _own_variables(obj)
-    is_computing = not isinstance(obj, BaseOptimizer) and not saves_itself(type(obj)) and len(_given(obj)) > len(own)
-    return {**loaded(obj)[0], **own} if is_computing else own
+    variables = _own_variables(obj)
+    is_computing = (
+        not isinstance(obj, BaseOptimizer) and not saves_itself(type(obj)) and len(_given(obj)) > len(variables)
+    )
+    return {**loaded(obj)[0], **variables} if is_computing else variables
 
 
 def _given(obj: Any) -> Mapping[str, Any]:
     """What an object saves by ``save_own_variables``."""
-    given: dict[str, Any] = {}
+    store: dict[str, Any] = {}
     if hasattr(obj, "save_own_variables"):
-        obj.save_own_variables(given)
-    return given
+        obj.save_own_variables(store)
+    return store
 
 
 def _below(obj: Any) -> Iterator[tuple[str, Any]]:

@@ -144,7 +144,7 @@ def _parts(obj: Any) -> Iterator[tuple[str, str, Array]]:
     if overrides(type(obj), "save_assets"):
         with tempfile.TemporaryDirectory() as directory:
             obj.save_assets(directory)
-            for path in sorted(each for each in Path(directory).rglob("*") if each.is_file()):
+            for path in sorted(file for file in Path(directory).rglob("*") if file.is_file()):
                 content = np.frombuffer(path.read_bytes(), np.uint8)
                 yield _ASSET, path.relative_to(directory).as_posix(), content
 
@@ -191,13 +191,13 @@ def _unpacked(data: bytes) -> list[tuple[str, str, Array]]:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise ValueError("a member is compressed")
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            found = []
+            parts = []
             for number, (part, key, dtype) in enumerate(json.loads(arrays["names"].item())):
                 if part == _ASSET and (PurePosixPath(key).is_absolute() or ".." in PurePosixPath(key).parts):
                     raise ValueError(f"{key!r} is outside of the directory")
                 array = arrays[str(number)]
-                found.append((part, key, array if array.dtype.name == dtype else array.view(np.dtype(dtype))))
-            return found
+                parts.append((part, key, array if array.dtype.name == dtype else array.view(np.dtype(dtype))))
+            return parts
     except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise CorruptCheckpointError(
             "this is not the state of a Keras object",

@@ -45,11 +45,11 @@ class KerasVariableAdapter(Adapter):
         return issubclass(kind, Variable)
 
     def values(self, obj: Any) -> Sequence[Value]:
-        own = DType.of(obj._dtype)
-        accepts = _INTEGERS if own.name in _INTEGER_NAMES else frozenset()
-        dtype = _INT64 if accepts and obj.name in _COUNTERS else own
+        variable_dtype = DType.of(obj._dtype)
+        accepts = _INTEGERS if variable_dtype.name in _INTEGER_NAMES else frozenset()
+        dtype = _INT64 if accepts and obj.name in _COUNTERS else variable_dtype
         destination = backend.memory(obj._value) if obj._value is not None and not accepts else None
-        if destination is not None and destination.dtype != own.numpy:
+        if destination is not None and destination.dtype != variable_dtype.numpy:
             destination = None
 
         def source() -> Array | PiecewiseArray | ShardedArray:

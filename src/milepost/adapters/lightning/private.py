@@ -30,8 +30,8 @@ def torch_io() -> Any:
 
 def dumped(trainer: Any) -> dict[str, Any]:
     """The dict that Lightning itself would save."""
-    found: dict[str, Any] = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
-    return found
+    checkpoint: dict[str, Any] = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+    return checkpoint
 
 
 def give(trainer: Any, checkpoint: dict[str, Any]) -> None:
@@ -48,8 +48,8 @@ def without_loaders(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """The dict without the states of training loaders, which milepost saves by itself."""
     loops = dict(checkpoint["loops"])
     fit_loop = dict(loops["fit_loop"])
-    own = {name: value for name, value in fit_loop.get("state_dict", {}).items() if name != "combined_loader"}
-    return {**checkpoint, "loops": {**loops, "fit_loop": {**fit_loop, "state_dict": own}}}
+    loop_state = {name: value for name, value in fit_loop.get("state_dict", {}).items() if name != "combined_loader"}
+    return {**checkpoint, "loops": {**loops, "fit_loop": {**fit_loop, "state_dict": loop_state}}}
 
 
 def when_loaders_are_made(trainer: Any, function: Callable[[list[Any]], None]) -> Callable[[], None]:
@@ -104,11 +104,11 @@ def end_without_validation(trainer: Any) -> None:
 
 def logged_state(trainer: Any) -> dict[str, Any]:
     """What ``self.log(..., on_epoch=True)`` has accumulated in this epoch."""
-    found = {}
+    state = {}
     for key, metric in trainer.fit_loop.epoch_loop._results.items():
         if metric.is_tensor and metric.meta.on_epoch and not metric.has_reset:
-            found[key] = {name: getattr(metric, name) for name in metric._defaults}
-    return found
+            state[key] = {name: getattr(metric, name) for name in metric._defaults}
+    return state
 
 
 def begin_epoch(trainer: Any) -> None:
@@ -143,13 +143,15 @@ def metric_states(module: Any) -> dict[str, Any]:
 
 def set_metric_states(module: Any, states: Mapping[str, Any]) -> None:
     """Restores what `metric_states` returned, in the metrics that are still there."""
-    for name, each in module.named_modules():
-        if _is_metric(each) and name in states:
+    for name, metric in module.named_modules():
+        if _is_metric(metric) and name in states:
             for attribute, value in states[name]["state"].items():
-                moved = [part.to(each.device) for part in value] if isinstance(value, list) else value.to(each.device)
-                setattr(each, attribute, moved)
-            each._update_count = states[name]["updates"]
-            each._computed = None
+                moved = (
+                    [part.to(metric.device) for part in value] if isinstance(value, list) else value.to(metric.device)
+                )
+                setattr(metric, attribute, moved)
+            metric._update_count = states[name]["updates"]
+            metric._computed = None
 
 
 def _is_metric(module: Any) -> bool:
@@ -165,10 +167,12 @@ def load_by(read: Callable[[Any, Any], dict[str, Any] | None]) -> None:
         read: Takes the path and ``map_location``.
     """
     saving: Any = importlib.import_module(f"{package().__name__}.core.saving")
-    own = saving.pl_load
+    original = saving.pl_load
 
     def load(path: Any, map_location: Any = None, weights_only: bool | None = None) -> Any:
-        found = read(path, map_location)
-        return own(path, map_location=map_location, weights_only=weights_only) if found is None else found
+        checkpoint = read(path, map_location)
+        return (
+            original(path, map_location=map_location, weights_only=weights_only) if checkpoint is None else checkpoint
+        )
 
     saving.pl_load = load

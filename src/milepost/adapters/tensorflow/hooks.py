@@ -162,8 +162,8 @@ def hook_until_built(layer: Any, model: Any) -> None:
 
 def _hook_parts(part: Any, layer: Any, model: Any) -> None:
     """Does this for what makes the weights: the layer itself, or an object that it holds, and all that this one holds."""
-    for each in (part, *part.submodules):
-        for installed in _installed(each):
+    for submodule in (part, *part.submodules):
+        for installed in _installed(submodule):
             if all(of() is not model or at() is not layer for of, at in installed.models):
                 installed.models.append((weakref.ref(model), weakref.ref(layer)))
 

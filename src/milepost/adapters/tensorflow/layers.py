@@ -99,9 +99,9 @@ def account_of_variables(obj: Any, attribute: str) -> list[Accounted]:
         return []
     # The parts of a sharded variable are saved as one. The list of a layer with a vocabulary has a member that is not a variable.
     return [
-        Accounted((each.name,), each, remedy=_REMEDY, anywhere=True)
-        for each in variables
-        if isinstance(each, tf.Variable) and not hasattr(each, "_sharded_container")
+        Accounted((variable.name,), variable, remedy=_REMEDY, anywhere=True)
+        for variable in variables
+        if isinstance(variable, tf.Variable) and not hasattr(variable, "_sharded_container")
     ]
 
 

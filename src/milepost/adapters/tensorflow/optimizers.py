@@ -103,8 +103,8 @@ class ListOptimizerAdapter(TrackableAdapter):
         with tf.init_scope():  # the optimizer's own method returns what it held at the first call
             children: Mapping[str, Any] = AutoTrackable._trackable_children(optimizer, "checkpoint")
         named = [pair for pair in children.items() if pair[0] not in _FLAT]
-        found = {id(each) for _, child in named for each in reachable(child)}
-        return named if all(id(variable) in found for variable in optimizer._variables) else list(children.items())
+        identities = {id(each) for _, child in named for each in reachable(child)}
+        return named if all(id(variable) in identities for variable in optimizer._variables) else list(children.items())
 
     def account(self, obj: Any) -> Iterable[Accounted]:
         return account_of_variables(tracked_for(obj), "_variables")

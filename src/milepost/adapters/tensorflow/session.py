@@ -62,9 +62,9 @@ class InSession(Adapter):
     def during(self, operation: Operation) -> Self:
         if operation.session is None:
             return self
-        own = copy.copy(self)
-        own._use = operation.session
-        return own
+        adapter = copy.copy(self)
+        adapter._use = operation.session
+        return adapter
 
 
 _postponed: Final[Fact[Array]] = Fact()

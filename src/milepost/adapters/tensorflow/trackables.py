@@ -91,16 +91,16 @@ def _untracked(obj: Any) -> list[tuple[str, Any]]:
     The objects are saved, in a field that TensorFlow skips. A save reports the containers.
     """
     try:
-        own = vars(obj)
+        values_by_name = vars(obj)
     except TypeError:
         return []
-    found = []
-    for name, value in list(own.items()):
+    pairs = []
+    for name, value in list(values_by_name.items()):
         kind = type(value)
         if kind in _PLAIN or name.startswith("_self_") or isinstance(value, (Trackable, np.ndarray, np.generic)):
             continue
         if isinstance(value, tuple) and not any(_is_of_others(member) for member in value):
             continue
         if adapter_of_type(kind) is not None or (isinstance(value, _CONTAINERS) and not is_keras_2(type(obj), "Layer")):
-            found.append((name, value))
-    return found
+            pairs.append((name, value))
+    return pairs

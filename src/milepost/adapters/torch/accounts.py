@@ -113,7 +113,7 @@ def state_dict_fails(obj: Any, error: Exception) -> UntrackableError:
 
 def own_state(module: Any) -> dict[str, Any]:
     """The entries of a module's ``state_dict`` that neither it nor a module in it has registered, by their dotted names."""
-    registered = {key: found.tensor for key, found in _registered(module, "", ())}
+    registered = {key: entry.tensor for key, entry in _registered(module, "", ())}
     others = {
         f"{prefix}{key}"
         for prefix, _, inner in _modules(module, "", ())
@@ -136,31 +136,31 @@ def removed_names(module: Any) -> list[str]:
         return []
     account = account_of(module)
     return [
-        ".".join(found.steps)
-        for key, found in _registered(module, "", ())
-        if key not in account and not isinstance(found.tensor, UninitializedTensorMixin)
+        ".".join(entry.steps)
+        for key, entry in _registered(module, "", ())
+        if key not in account and not isinstance(entry.tensor, UninitializedTensorMixin)
     ]
 
 
 def accounted(module: Any) -> Iterator[tuple[Sequence[str], Any]]:
     """The entries of a module's ``state_dict``, each with the names of the edges that lead to it."""
     registered = dict(_registered(module, "", ()))
-    own = {
+    steps_by_key = {
         f"{prefix}{key}": (*steps, STATE_DICT)
         for prefix, steps, inner in _modules(module, "", ())
         if overrides_saving(inner)
         for key in own_state(inner)
     }
     for key, value in account_of(module).items():
-        if key in own:
-            yield own[key], value
+        if key in steps_by_key:
+            yield steps_by_key[key], value
         elif not isinstance(value, UninitializedTensorMixin):
             yield registered[key].steps if key in registered else key.split("."), value
 
 
 def registered_tensors(module: Any) -> dict[str, Any]:
     """The parameters and persistent buffers of a module and of those in it, by their names in its ``state_dict``."""
-    return {key: found.tensor for key, found in _registered(module, "", ()) if found.tensor is not None}
+    return {key: entry.tensor for key, entry in _registered(module, "", ()) if entry.tensor is not None}
 
 
 def own_part(module: Any) -> Part:
@@ -210,9 +210,9 @@ def account_to_load(module: Any) -> Any:
     if any(overrides_saving(each) for each in module.modules()):
         # The code that saves may write into the restored tensors.
         kept = {
-            key: (found.tensor, found.tensor.detach().clone())
-            for key, found in _registered(module, "", ())
-            if found.tensor is not None
+            key: (entry.tensor, entry.tensor.detach().clone())
+            for key, entry in _registered(module, "", ())
+            if entry.tensor is not None
         }
     account = module.state_dict()
     for key, (tensor, value) in kept.items():
@@ -241,9 +241,9 @@ def _hook(wrapped: Any) -> Any:
 
 def _wrapped_attribute(kind: type) -> str | None:
     for base in kind.__mro__:
-        found = _WRAPPERS.get(f"{base.__module__}.{base.__qualname__}")
-        if found is not None:
-            return found
+        attribute = _WRAPPERS.get(f"{base.__module__}.{base.__qualname__}")
+        if attribute is not None:
+            return attribute
     return None
 
 

@@ -115,10 +115,10 @@ class _KeepRestored(TorchFunctionMode):  # type: ignore[misc]  # which is untype
 
 def _address(tensor: torch.Tensor) -> int | None:
     """Where the memory of a tensor begins, that of its local shard if it is a DTensor; None if it has none."""
-    own = local_of(tensor) if is_dtensor(tensor) else tensor
-    if own.layout is not torch.strided or not own.numel() or own.is_meta:
+    local = local_of(tensor) if is_dtensor(tensor) else tensor
+    if local.layout is not torch.strided or not local.numel() or local.is_meta:
         return None
-    return int(own.untyped_storage().data_ptr())
+    return int(local.untyped_storage().data_ptr())
 
 
 def _is_in_place(func: Any) -> bool:
@@ -269,14 +269,14 @@ def _overwritten(module: Any, kind: type[Any] = torch.Tensor) -> list[str]:
     if watch is None:
         return names
     unverified, watch.given = watch.given, []
-    for given in unverified:
-        tensor = given.tensor()
-        if isinstance(tensor, kind) and tensor._version != given.version:
+    for record in unverified:
+        tensor = record.tensor()
+        if isinstance(tensor, kind) and tensor._version != record.version:
             adapter = adapter_of(tensor)
             if adapter is not None:
                 (value,) = adapter.values(tensor)
-                adapter.assign(tensor, {value.name: given.position.peek()})
-                names.append(given.name)
+                adapter.assign(tensor, {value.name: record.position.peek()})
+                names.append(record.name)
     return names
 
 
@@ -373,9 +373,9 @@ def _end_call(module: Any) -> None:
         raise _lost("in a compiled call", lost)
 
 
-def _lost(where: str, names: Iterable[str]) -> UnmatchedError:
+def _lost(occasion: str, names: Iterable[str]) -> UnmatchedError:
     return UnmatchedError(
-        f"parameters were initialized after they had been restored, {where}, so the result of that call is wrong",
+        f"parameters were initialized after they had been restored, {occasion}, so the result of that call is wrong",
         key=", ".join(names),
         remedy="call the module again: the restored values are in place now; initialize tensors before they become attributes",
     )

@@ -53,14 +53,14 @@ def _alike(present: torch.Tensor, value: torch.Tensor) -> bool:
 def _shares(value: Any) -> bool:
     """Whether an object is in several places of a value, or tensors in it share memory."""
     pending, seen, tensors = [value], set[int](), []
-    for each in pending:
-        within = inside(each)
-        if within is None and not isinstance(each, torch.Tensor):
+    for part in pending:
+        within = inside(part)
+        if within is None and not isinstance(part, torch.Tensor):
             continue
-        if id(each) in seen:
+        if id(part) in seen:
             return True
-        seen.add(id(each))
-        if isinstance(each, torch.Tensor):
-            tensors.append(each)
+        seen.add(id(part))
+        if isinstance(part, torch.Tensor):
+            tensors.append(part)
         pending.extend(within or ())
     return bool(overlapping(tensors))

@@ -104,12 +104,12 @@ def torch_dtype(dtype: DType) -> torch.dtype:
     Raises:
         UnsupportedError: PyTorch has none.
     """
-    found = getattr(torch, dtype.name, None)
-    if not isinstance(found, torch.dtype):
+    element_type = getattr(torch, dtype.name, None)
+    if not isinstance(element_type, torch.dtype):
         raise UnsupportedError(
             "PyTorch has no such element type", found=dtype, remedy="read the value with milepost.load_variable()"
         )
-    return found
+    return element_type
 
 
 def write(tensor: torch.Tensor, array: Array) -> None:

@@ -74,11 +74,11 @@ class ModuleAdapter(Adapter):
         for each in layers(obj):
             put_shards_back(each)
         # Asked first, because the code that saves may change what is registered.
-        own = overrides_saving(module) and own_state(module)
+        entries = overrides_saving(module) and own_state(module)
         yield from registered(module)
         if has_extra_state(module):
             yield EXTRA_STATE, view_of(module, EXTRA_STATE, lambda: _extra_state(module))
-        if own:
+        if entries:
             yield STATE_DICT, _own_part(module)
         yield from _attributes(module)
 
@@ -177,8 +177,8 @@ def _warn_of_meta_buffers(module: Any) -> None:
 
 
 def _has_state(module: Any) -> bool:
-    own = (*module._parameters.values(), *(buffer for _, buffer in persistent_buffers(module)))
-    if any(each is not None for each in own):
+    tensors = (*module._parameters.values(), *(buffer for _, buffer in persistent_buffers(module)))
+    if any(each is not None for each in tensors):
         return True
     return any(child is not None and _has_state(child) for child in module._modules.values())
 
@@ -202,17 +202,17 @@ def _attributes(module: Any) -> Iterator[tuple[str, Any]]:
         if name.startswith("_") or name in _OWN or type(value) in _PLAIN or isinstance(value, _SETTINGS):
             continue
         if isinstance(value, (list, tuple, dict)):
-            found = _unregistered(module, value)
-            if found:
+            unregistered = _unregistered(module, value)
+            if unregistered:
                 yield (
                     name,
                     Unsaved(
                         Omission(
                             f"PyTorch does not save the members of a {type(value).__name__} in an attribute, and this one holds "
-                            f"a {type(found[0]).__name__} that is registered nowhere",
+                            f"a {type(unregistered[0]).__name__} that is registered nowhere",
                             "use ModuleList, ModuleDict, ParameterList or ParameterDict",
                             doubtful=True,
-                            parts=tuple(part for each in found for part in _state_of(each)),
+                            parts=tuple(part for each in unregistered for part in _state_of(each)),
                         )
                     ),
                 )
@@ -228,11 +228,11 @@ def _unlisted(module: Any) -> list[str]:
 def _unregistered(module: Any, container: Any) -> list[Any]:
     """The modules and parameters in a plain container that are not registered anywhere in a module."""
     members = container.values() if isinstance(container, dict) else container
-    found = [each for each in members if isinstance(each, (torch.nn.Module, torch.nn.Parameter))]
-    if not found:
+    candidates = [each for each in members if isinstance(each, (torch.nn.Module, torch.nn.Parameter))]
+    if not candidates:
         return []
     known = {id(each) for each in (*module.modules(), *module.parameters())}
-    return [each for each in found if id(each) not in known]
+    return [each for each in candidates if id(each) not in known]
 
 
 def _state_of(member: Any) -> tuple[Any, ...]:

@@ -69,8 +69,8 @@ def _is_other(module: Any, versions: Mapping[str, Any] | None) -> bool:
     """Whether a module, or one in it, has another version than at the save. PyTorch's own classes take a state without versions for a present one."""
     if versions is None or not (versions or overrides_loading(module)):
         return False
-    for name, each in module.named_modules(remove_duplicate=False):
+    for name, submodule in module.named_modules(remove_duplicate=False):
         noted = versions.get(name, {})
-        if isinstance(noted, Mapping) and noted.get(_VERSION) != getattr(each, "_version", None):
+        if isinstance(noted, Mapping) and noted.get(_VERSION) != getattr(submodule, "_version", None):
             return True
     return False

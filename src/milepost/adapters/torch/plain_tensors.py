@@ -87,12 +87,12 @@ def overlapping(tensors: Sequence[Any]) -> dict[int, MemoryView]:
         start = tensor.storage_offset() * size
         piece = _StorageRange(start, start + extent * size, tensor)
         storages.setdefault((tensor.device, tensor.untyped_storage().data_ptr()), []).append(piece)
-    found: dict[int, MemoryView] = {}
+    views: dict[int, MemoryView] = {}
     for pieces in storages.values():
         if len(pieces) > 1:
             for together in _touching(pieces):
-                found.update(_views(together))
-    return found
+                views.update(_views(together))
+    return views
 
 
 def _touching(pieces: list[_StorageRange]) -> Iterator[list[_StorageRange]]:

@@ -37,8 +37,8 @@ def adapted_by(module: Any, saved: Sequence[tuple[Any, TensorSpec]]) -> Collecti
         module: The module.
         saved: As for `reshaped_by`.
     """
-    own = {id(each) for each in (*module._parameters.values(), *module._buffers.values())}
-    numbers = [each for each, spec in saved if id(each) in own and not each.ndim and spec.shape == (1,)]
+    identities = {id(each) for each in (*module._parameters.values(), *module._buffers.values())}
+    numbers = [each for each, spec in saved if id(each) in identities and not each.ndim and spec.shape == (1,)]
     return [*numbers, *(each for each, _, shape in _tried(module, saved) if shape == each.shape)]
 
 
@@ -71,11 +71,11 @@ def _cannot_be_copied(module: Any) -> bool:
     """Whether a method or hook of a copy might change the module itself, because it knows it by a closure."""
     if "load_state_dict" in vars(module) or "_load_from_state_dict" in vars(module):
         return True
-    own = (
+    hooks = (
         *getattr(module, "_load_state_dict_pre_hooks", {}).values(),
         *getattr(module, "_state_dict_hooks", {}).values(),
     )
-    return any(getattr(getattr(hook, "hook", hook), "__closure__", None) for hook in own)
+    return any(getattr(getattr(hook, "hook", hook), "__closure__", None) for hook in hooks)
 
 
 def _copy_without_values(module: Any) -> Any:

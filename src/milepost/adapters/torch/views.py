@@ -33,10 +33,10 @@ def view_of(owner: Any, key: Hashable, make: Callable[..., _T], *arguments: Any)
     views = _views.get(owner)
     if views is None:
         views = _views[owner] = {}
-    found: _T | None = views.get(key)
-    if found is None:
-        found = views[key] = make(*arguments)
-    return found
+    view: _T | None = views.get(key)
+    if view is None:
+        view = views[key] = make(*arguments)
+    return view
 
 
 def has_view(owner: Any, key: Hashable) -> bool:

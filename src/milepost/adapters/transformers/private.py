@@ -22,21 +22,21 @@ LOSSES = ("_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step
 
 def skip_by(skips_itself: Callable[[Any], bool]) -> None:
     """Keeps ``Trainer`` from making another loader that skips batches, if the loader returns to its position by itself."""
-    own = _trainer.skip_first_batches
+    original = _trainer.skip_first_batches
 
     def skip(loader: Any, num_batches: int = 0) -> Any:
-        return loader if skips_itself(loader) else own(loader, num_batches)
+        return loader if skips_itself(loader) else original(loader, num_batches)
 
     _trainer.skip_first_batches = skip
 
 
 def callback_states(trainer: Any) -> dict[str, list[dict[str, Any]]]:
     """The states of callbacks that have one, such as early stopping."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for each in trainer.callback_handler.callbacks:
-        if isinstance(each, ExportableState):
-            found.setdefault(type(each).__name__, []).append(each.state().get("attributes", {}))
-    return found
+    states: dict[str, list[dict[str, Any]]] = {}
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, ExportableState):
+            states.setdefault(type(callback).__name__, []).append(callback.state().get("attributes", {}))
+    return states
 
 
 def set_callback_states(trainer: Any, states: dict[str, list[dict[str, Any]]]) -> None:

@@ -63,14 +63,14 @@ def decode_all(rows: Rows) -> Catalogue:
     """
     keys, data, starts, ends = rows
     heads = _Heads()
-    found = np.zeros((5, len(starts)), np.int64)
+    columns = np.zeros((5, len(starts)), np.int64)
     fits = np.zeros(len(starts), bool)
     for first in range(0, len(starts), _TOGETHER):
-        some = slice(first, first + _TOGETHER)
-        begin, end = int(starts[some][0]), int(ends[some][-1])
+        batch = slice(first, first + _TOGETHER)
+        begin, end = int(starts[batch][0]), int(ends[batch][-1])
         part = np.frombuffer(data[begin:end] + bytes(_PADDING), np.uint8)
-        fits[some] = _decode(part, starts[some] - begin, ends[some] - begin, heads, found[:, some])
-    spec, shard, offset, size, crc = found
+        fits[batch] = _decode(part, starts[batch] - begin, ends[batch] - begin, heads, columns[:, batch])
+    spec, shard, offset, size, crc = columns
     spec[~fits] = UNKNOWN
     none = np.broadcast_to(np.int64(0), len(keys))
     is_run = np.array([*(not each.dtype.is_bytes for each in heads.specs), False])[spec]
@@ -81,14 +81,14 @@ def entries_of(catalogue: Catalogue) -> list[Entry]:
     """The entries of the tensors. Those that are left to `decode` have no meaning."""
     specs = [*((spec.dtype, spec.shape) for spec in catalogue.specs), (None, None)]  # the last is for `UNKNOWN`
     dtypes, shapes = ([specs[number][part] for number in catalogue.spec.tolist()] for part in (0, 1))
-    places = (column.tolist() for column in (catalogue.file, catalogue.start, catalogue.size, catalogue.checksum))
-    rows = zip(dtypes, shapes, *places, itertools.repeat(()), strict=False)
+    columns = (column.tolist() for column in (catalogue.file, catalogue.start, catalogue.size, catalogue.checksum))
+    rows = zip(dtypes, shapes, *columns, itertools.repeat(()), strict=False)
     # `Entry` itself is a function in Python, which would take most of the time
     return list(map(tuple.__new__, itertools.repeat(Entry), rows))
 
 
-def _decode(data: Any, starts: Column, ends: Column, heads: _Heads, found: Any) -> Any:
-    """Decodes entries into the columns of ``found``, and returns of which these are right."""
+def _decode(data: Any, starts: Column, ends: Column, heads: _Heads, columns: Any) -> Any:
+    """Decodes entries into ``columns``, and returns of which entries these are right."""
     # of each head: which of the specs it means or -1, the least size of the tensor, whether that is its size, and its own length
     spec, least, is_exact, length = heads.meanings(data, starts, ends)
     at = starts + length
@@ -106,7 +106,7 @@ def _decode(data: Any, starts: Column, ends: Column, heads: _Heads, found: Any) 
     fits &= at + 5 * has_crc == ends
     fits &= (shard <= _MOST_SHARD) & (offset < _MOST) & (size < _MOST)
     fits &= (size == least) | ((size > least) & (is_exact == 0))
-    for column, field in zip(found, (spec, shard, offset, size, crc * has_crc), strict=True):
+    for column, field in zip(columns, (spec, shard, offset, size, crc * has_crc), strict=True):
         column[:] = field
     return fits
 
@@ -143,14 +143,14 @@ class _Heads:
             self._number(data[start : start + length].tobytes())
             for start, length in zip(starts[examples].tolist(), lengths[examples].tolist(), strict=True)
         ]
-        found = np.array([self._meanings[number] for number in numbers], np.int64).reshape(-1, 4)[kind]
+        meanings = np.array([self._meanings[number] for number in numbers], np.int64).reshape(-1, 4)[kind]
         # two heads may have one sum
         example = examples[kind]
         is_same = lengths[runs] == lengths[example]
         for word in words:
             is_same &= word[runs] == word[example]
-        found[~is_same] = _UNUSUAL
-        return np.repeat(found, np.diff(runs, append=len(starts)), axis=0).T
+        meanings[~is_same] = _UNUSUAL
+        return np.repeat(meanings, np.diff(runs, append=len(starts)), axis=0).T
 
     def _number(self, head: bytes) -> int:
         number = self._numbers.get(head)

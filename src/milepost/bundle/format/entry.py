@@ -110,10 +110,10 @@ def encode_all(
         True
     """
     in_shard = number_field(b"\x18", shard)
-    places = number_fields(b"\x20", offsets), number_fields(b"\x28", sizes), fixed32_fields(b"\x35", crcs)
+    fields = number_fields(b"\x20", offsets), number_fields(b"\x28", sizes), fixed32_fields(b"\x35", crcs)
     return [
         _head(dtype.number or dtype.name, shape) + in_shard + offset + size + crc
-        for (dtype, shape), offset, size, crc in zip(specs, *places, strict=True)
+        for (dtype, shape), offset, size, crc in zip(specs, *fields, strict=True)
     ]
 
 

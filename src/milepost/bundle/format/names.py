@@ -91,8 +91,8 @@ def parse_data_path(path: str) -> DataFile | None:
     match = _DATA.fullmatch(path)
     if match is None:
         return None
-    found = DataFile(match[1], int(match[2]), int(match[3]))
-    return found if found.shard < found.shards and data_path(*found) == path else None
+    data_file = DataFile(match[1], int(match[2]), int(match[3]))
+    return data_file if data_file.shard < data_file.shards and data_path(*data_file) == path else None
 
 
 def find_prefixes(storage: Storage, directory: str) -> list[str]:
@@ -102,12 +102,12 @@ def find_prefixes(storage: Storage, directory: str) -> list[str]:
         storage: Where the directory is.
         directory: The directory. One that does not exist has no checkpoints.
     """
-    found = [
+    prefixes = [
         os.path.join(directory, name.removesuffix(INDEX_SUFFIX))
         for name in storage.list(directory)
         if name.endswith(INDEX_SUFFIX)
     ]
-    return sorted(found, key=_by_number)
+    return sorted(prefixes, key=_by_number)
 
 
 def locate(storage: Storage, path: str | os.PathLike[str]) -> Location:
@@ -144,14 +144,14 @@ def v1_shards(storage: Storage, prefix: str) -> tuple[str, ...]:
     """The files of a V1 checkpoint in shards. Empty if some are missing, or there are several sets of them."""
     pattern = _V1_PATTERN.fullmatch(prefix)
     directory, name = os.path.split(pattern[1] if pattern else prefix)
-    found: dict[int, list[str]] = {}
+    files_by_count: dict[int, list[str]] = {}
     for other in storage.list(directory):
         shard = _V1_SHARD.fullmatch(other)
         if shard and shard[1] == name:
-            found.setdefault(int(shard[3]), []).append(os.path.join(directory, other))
+            files_by_count.setdefault(int(shard[3]), []).append(os.path.join(directory, other))
     complete = [
         tuple(sorted(files))
-        for count, files in found.items()
+        for count, files in files_by_count.items()
         if len(files) == count and (pattern is None or count == int(pattern[2]))
     ]
     return complete[0] if len(complete) == 1 else ()

@@ -134,10 +134,10 @@ def ranges(box: TensorSlice, shape: Sequence[int]) -> Box:
     Raises:
         MismatchError: The slice reaches outside the shape.
     """
-    found = tuple((part.start, part.stop) for part in box.resolve(shape))
-    if any(start > stop for start, stop in found):
+    bounds = tuple((part.start, part.stop) for part in box.resolve(shape))
+    if any(start > stop for start, stop in bounds):
         raise MismatchError("a slice that begins outside its tensor", expected=f"within {tuple(shape)}", found=box)
-    return found
+    return bounds
 
 
 def index_of(box: Box) -> tuple[Any, ...]:
@@ -176,28 +176,28 @@ def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[in
     """
     wanted = ranges(box, shape)
     missing = [] if _is_empty(wanted) else [wanted]
-    found = []
+    overlapping = []
     common: Box | None
-    places = ((_place(piece, shape), piece) for piece in stored)
-    near = [(place, piece) for place, piece in places if _meet(place, wanted)]
+    regions = ((_place(piece, shape), piece) for piece in stored)
+    near = [(region, piece) for region, piece in regions if _meet(region, wanted)]
     # sorted by position, the pieces of a grid leave few boxes uncovered at any time
-    for place, piece in sorted(near, key=lambda pair: pair[0]):
+    for region, piece in sorted(near, key=lambda pair: pair[0]):
         if not missing:
             break
-        common = intersection(place, wanted)
+        common = intersection(region, wanted)
         if common is None:
             continue
         left = [rest for part in missing for rest in _without(part, common)]
         if left != missing:
             missing = left
-            found.append(Overlap(piece, relative(common, place), relative(common, wanted)))
+            overlapping.append(Overlap(piece, relative(common, region), relative(common, wanted)))
     if missing:
         raise CorruptCheckpointError(
             "the saved slices leave out part of the tensor",
             expected=f"all of {box}",
             found="nothing for " + ":".join(f"{start},{stop - start}" for start, stop in missing[0]),
         )
-    return found
+    return overlapping
 
 
 def intersection(a: Box, b: Box) -> Box | None:

@@ -252,10 +252,10 @@ class Feed:
         return batches
 
     def place(self, *, between_epochs: bool = False) -> dict[str, Any]:
-        place = self._place()
+        position = self._place()
         # Keras 2 knows from earlier epochs how long one is, and does not read on to see that the pass is over.
-        is_left = between_epochs and not self._goes_on and place["pass"] >= 0 and not place["ended"]
-        return {**place, "left": True} if is_left else place
+        is_left = between_epochs and not self._goes_on and position["pass"] >= 0 and not position["ended"]
+        return {**position, "left": True} if is_left else position
 
     def _place(self) -> dict[str, Any]:
         if self._pending is not None:
@@ -312,13 +312,13 @@ class Feed:
 
     def _is_begun(self) -> bool:
         """Goes to the start of a new iterator of the trainer. Returns whether it has batches in this epoch."""
-        place, self._pending = self._pending, None
-        if place is not None:
-            self._number, self._index, self._ended = place["pass"], place["index"], place["ended"]
+        position, self._pending = self._pending, None
+        if position is not None:
+            self._number, self._index, self._ended = position["pass"], position["index"], position["ended"]
             if not self._ended:
-                self.source.load(place["source"], self._number, self._index, False, self._attach)
-                if "random" in place:
-                    set_random_state(place["random"])
+                self.source.load(position["source"], self._number, self._index, False, self._attach)
+                if "random" in position:
+                    set_random_state(position["random"])
                 left, self._is_left = self._is_left, False
                 if not left:
                     return True

@@ -60,13 +60,13 @@ class IndexedSource(Source):
         return {"seed": self._seed, **self._facts()}
 
     def check(self, state: Any) -> None:
-        for name, found in self._facts().items():
-            if state.get(name, found) != found:
+        for name, fact in self._facts().items():
+            if state.get(name, fact) != fact:
                 raise MismatchError(
                     f"the data has {_NAMES[name]} than when this checkpoint was saved",
                     key="data",
                     expected=state[name],
-                    found=found,
+                    found=fact,
                     remedy="resume with the same data, batch_size and shuffle, or use another directory",
                 )
         if self._given is not None and self._given != state["seed"]:

@@ -255,9 +255,9 @@ class ReplayedSource(Source):
         self._held = state.get("held", {})
         self._own.put(self._held)
         self._start()
-        own = self._position()
-        if own is not None and state.get("iterator") is not None:
-            own[1](state["iterator"])
+        methods = self._position()
+        if methods is not None and state.get("iterator") is not None:
+            methods[1](state["iterator"])
         else:
             self._read_again(index, state["last"])
         set_random_state(now)
@@ -304,29 +304,29 @@ def make_source(data: Any, shuffle: bool, seed: int | None) -> Source:
         return SequenceSource(data, shuffle, seed)
     if not hasattr(data, "__iter__"):
         raise cannot_be_positioned(data, "it is neither arrays nor an iterable of batches")
-    own = None if _loses_its_place(data) else state_of(data)
-    if own is not None:
+    methods = None if _loses_its_place(data) else state_of(data)
+    if methods is not None:
         if is_graph_of_nodes(data):
             warn(
                 "after a resume, later passes over a Loader of torchdata.nodes may be in a different order, because its samplers do not "
                 "save the state of their generators: use a StatefulDataLoader, or a sampler that depends only on the number of the pass"
             )
-        return LoaderSource(data, own) if is_of_torchdata(data) else StatefulSource(data, own)
+        return LoaderSource(data, methods) if is_of_torchdata(data) else StatefulSource(data, methods)
     if hasattr(data, "__next__"):
         if adapter_of(data) is not None:
             return TrackedSource(data)
         raise cannot_be_positioned(data, "an iterator without state cannot be read twice")
-    held = OwnState(data)
+    own_state = OwnState(data)
     if not is_loader(data):
         now = random_state()
         iterator = iter(data)
-        held.reset()
+        own_state.reset()
         set_random_state(now)
         if iterator is data:
             raise cannot_be_positioned(data, "an iterator without state cannot be read twice")
         if state_of(iterator) is None and adapter_of(iterator) is not None:
             return TrackedSource(data)
-    return ReplayedSource(data, held)
+    return ReplayedSource(data, own_state)
 
 
 def _length(data: Any) -> int | None:

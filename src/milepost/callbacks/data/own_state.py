@@ -48,17 +48,17 @@ class OwnState:
         self._random_only = random_only
         reachable = self._reachable()
         self._kept = reachable  # so that no other object gets the identity of one that is remembered
-        self._initial = {path: _mark(held) for path, held in reachable.held.items()}
-        self._copies = {path: _copied(held) for path, held in reachable.held.items() if _is_kept(held)}
-        self._orders = {path: list(held.value) for path, held in reachable.held.items() if held.kind == "order"}
+        self._initial = {path: _mark(entry) for path, entry in reachable.held.items()}
+        self._copies = {path: _copied(entry) for path, entry in reachable.held.items() if _is_kept(entry)}
+        self._orders = {path: list(entry.value) for path, entry in reachable.held.items() if entry.kind == "order"}
         self._warned: set[str] = set()
-        for path, held in reachable.held.items():
-            if held.kind == "opaque" and _is_iterator(held.value) and path:
+        for path, entry in reachable.held.items():
+            if entry.kind == "opaque" and _is_iterator(entry.value) and path:
                 raise UnsupportedError(
                     "this data cannot return to a saved position: it holds an iterator, which cannot be read twice",
                     key="data",
                     expected="iterators that __iter__() makes for each pass",
-                    found=f"a {type(held.value).__name__} in {path}",
+                    found=f"a {type(entry.value).__name__} in {path}",
                     remedy="make the iterator in __iter__(), or give the data get_state() and set_state()",
                 )
 
@@ -70,14 +70,14 @@ class OwnState:
         """
         reachable = self._reachable()
         state = {}
-        for path, held in reachable.held.items():
-            if held.kind == "state" and is_random(held.value):
-                state[path] = self._saved(held)
-            elif path not in self._initial or self._initial[path] != _mark(held):
-                if held.kind == "opaque":
-                    self._complain(held)
+        for path, entry in reachable.held.items():
+            if entry.kind == "state" and is_random(entry.value):
+                state[path] = self._saved(entry)
+            elif path not in self._initial or self._initial[path] != _mark(entry):
+                if entry.kind == "opaque":
+                    self._complain(entry)
                 else:
-                    state[path] = self._saved(held)
+                    state[path] = self._saved(entry)
         for path in self._initial:
             if path not in reachable.held and reachable.putter(path) is not None:
                 state[path] = {"kind": "absent"}
@@ -92,21 +92,21 @@ class OwnState:
         self.reset(keep=state.keys())
         for path, saved in state.items():
             reachable = self._reachable()
-            held = reachable.held.get(path)
+            entry = reachable.held.get(path)
             if saved["kind"] == "absent":
                 owner, _, name = path.rpartition(".")
-                if held is not None and hasattr(reachable.owners.get(owner), "__dict__"):
+                if entry is not None and hasattr(reachable.owners.get(owner), "__dict__"):
                     delattr(reachable.owners[owner], name)
             elif saved["kind"] == "order":
-                if held is not None:
-                    held.value[:] = [self._orders[path][number] for number in saved["value"]]
-            elif saved["kind"] == "state" and held is not None and held.kind == "state":
-                _set_state(held.value, saved["value"])
+                if entry is not None:
+                    entry.value[:] = [self._orders[path][number] for number in saved["value"]]
+            elif saved["kind"] == "state" and entry is not None and entry.kind == "state":
+                _set_state(entry.value, saved["value"])
             else:
                 value = _made(saved)
-                if held is not None and _is_taken(held.value, value):
+                if entry is not None and _is_taken(entry.value, value):
                     continue
-                put = reachable.putter(path) if held is None else held.put
+                put = reachable.putter(path) if entry is None else entry.put
                 if put is not None:
                     put(value)
 
@@ -116,60 +116,60 @@ class OwnState:
         Raises:
             UnsupportedError: A changed value is too large for a copy to have been kept.
         """
-        for path, held in self._reachable().held.items():
-            if path in keep or held.kind == "opaque":
+        for path, entry in self._reachable().held.items():
+            if path in keep or entry.kind == "opaque":
                 continue
             if path not in self._initial:
                 owner, _, name = path.rpartition(".")
                 owners = self._reachable().owners
-                if held.kind == "plain" and owner in owners and not isinstance(owners[owner], (list, tuple, type)):
+                if entry.kind == "plain" and owner in owners and not isinstance(owners[owner], (list, tuple, type)):
                     _delete(owners[owner], name)
-            elif _mark(held) == self._initial[path]:
+            elif _mark(entry) == self._initial[path]:
                 continue
             elif path in self._orders:
-                held.value[:] = self._orders[path]
+                entry.value[:] = self._orders[path]
             elif path in self._copies:
                 before = self._copies[path]
-                if held.kind == "state":
-                    _set_state(held.value, before)
-                elif not _is_taken(held.value, before) and held.put is not None:
-                    held.put(_copy(before))
+                if entry.kind == "state":
+                    _set_state(entry.value, before)
+                elif not _is_taken(entry.value, before) and entry.put is not None:
+                    entry.put(_copy(before))
             else:
-                raise _cannot_be_saved(held, "reading changes it, and it is too large to be saved")
+                raise _cannot_be_saved(entry, "reading changes it, and it is too large to be saved")
         for path, before in self._copies.items():
-            if path not in keep and path not in (found := self._reachable()).held:
-                put = found.putter(path)
+            if path not in keep and path not in (reachable := self._reachable()).held:
+                put = reachable.putter(path)
                 if put is not None and self._initial[path][0] == "plain":
                     put(_copy(before))
 
     def _reachable(self) -> Reachable:
-        found = Reachable(self._data, self._trusted)
+        reachable = Reachable(self._data, self._trusted)
         if self._random_only:
-            found.outer = {}
-            found.held = {path: held for path, held in found.held.items() if is_random(held.value)}
-        return found
+            reachable.outer = {}
+            reachable.held = {path: entry for path, entry in reachable.held.items() if is_random(entry.value)}
+        return reachable
 
-    def _saved(self, held: Held) -> dict[str, Any]:
-        if held.kind == "order":
-            numbers = {id(each): number for number, each in enumerate(self._orders.get(held.path, ()))}
-            if len(numbers) != len(held.value) or not all(id(each) in numbers for each in held.value):
-                raise _cannot_be_saved(held, "objects were added to it or removed from it while it was read")
-            return {"kind": "order", "value": [numbers[id(each)] for each in held.value]}
-        if held.kind == "state":
-            return {"kind": "state", "type": type(held.value).__name__, "value": _state(held.value)}
-        if size_of(held.value) > _LARGEST:
-            raise _cannot_be_saved(held, "reading changes it, and it is too large to be saved")
+    def _saved(self, entry: Held) -> dict[str, Any]:
+        if entry.kind == "order":
+            numbers = {id(each): number for number, each in enumerate(self._orders.get(entry.path, ()))}
+            if len(numbers) != len(entry.value) or not all(id(each) in numbers for each in entry.value):
+                raise _cannot_be_saved(entry, "objects were added to it or removed from it while it was read")
+            return {"kind": "order", "value": [numbers[id(each)] for each in entry.value]}
+        if entry.kind == "state":
+            return {"kind": "state", "type": type(entry.value).__name__, "value": _state(entry.value)}
+        if size_of(entry.value) > _LARGEST:
+            raise _cannot_be_saved(entry, "reading changes it, and it is too large to be saved")
         try:
-            text = to_text(held.value, "data", store_inline)
+            text = to_text(entry.value, "data", store_inline)
         except MilepostError as error:
-            raise _cannot_be_saved(held, "reading changes it, and it is not plain data") from error
+            raise _cannot_be_saved(entry, "reading changes it, and it is not plain data") from error
         return {"kind": "plain", "value": from_text(text, {})}
 
-    def _complain(self, held: Held) -> None:
-        if _is_iterator(held.value):
-            raise _cannot_be_saved(held, "it is made while the data is read, and an iterator cannot be read twice")
+    def _complain(self, entry: Held) -> None:
+        if _is_iterator(entry.value):
+            raise _cannot_be_saved(entry, "it is made while the data is read, and an iterator cannot be read twice")
         self._warn_once(
-            held.path, f"reading the data sets {held.path} to a {type(held.value).__name__}, which is not saved"
+            entry.path, f"reading the data sets {entry.path} to a {type(entry.value).__name__}, which is not saved"
         )
 
     def _warn_once(self, path: str, problem: str) -> None:
@@ -178,22 +178,22 @@ class OwnState:
             warn(f"{problem}: if batches depend on it, a resumed run reads other batches; in that case, {_REMEDY}")
 
 
-def _mark(held: Held) -> tuple[Any, ...]:
-    if held.kind == "plain":
-        return "plain", fingerprint(held.value)
-    if held.kind == "order":
-        return "order", tuple(map(id, held.value))
-    if held.kind == "state":
-        return "state", to_text(_state(held.value), "data", store_inline)
-    return "opaque", id(held.value)
+def _mark(entry: Held) -> tuple[Any, ...]:
+    if entry.kind == "plain":
+        return "plain", fingerprint(entry.value)
+    if entry.kind == "order":
+        return "order", tuple(map(id, entry.value))
+    if entry.kind == "state":
+        return "state", to_text(_state(entry.value), "data", store_inline)
+    return "opaque", id(entry.value)
 
 
-def _is_kept(held: Held) -> bool:
-    return held.kind == "state" or (held.kind == "plain" and size_of(held.value) <= _LARGEST)
+def _is_kept(entry: Held) -> bool:
+    return entry.kind == "state" or (entry.kind == "plain" and size_of(entry.value) <= _LARGEST)
 
 
-def _copied(held: Held) -> Any:
-    return _state(held.value) if held.kind == "state" else _copy(held.value)
+def _copied(entry: Held) -> Any:
+    return _state(entry.value) if entry.kind == "state" else _copy(entry.value)
 
 
 def _copy(value: Any) -> Any:
@@ -247,22 +247,22 @@ def _made(saved: dict[str, Any]) -> Any:
     return generator
 
 
-def _is_taken(held: Any, value: Any) -> bool:
+def _is_taken(present: Any, value: Any) -> bool:
     """Copies a value into the present one, which other objects may hold too. Returns whether it fits."""
-    array, saved = as_array(held), as_array(value)
+    array, saved = as_array(present), as_array(value)
     if array is not None and saved is not None:
-        if type(held) is not type(value) or array.shape != saved.shape or array.dtype != saved.dtype:
+        if type(present) is not type(value) or array.shape != saved.shape or array.dtype != saved.dtype:
             return False
-        if not array.flags.writeable or not np.shares_memory(array, as_array(held)):
+        if not array.flags.writeable or not np.shares_memory(array, as_array(present)):
             return False
         array[...] = saved
         return True
-    if type(held) is type(value) and isinstance(held, list):
-        held[:] = copy.deepcopy(value)
+    if type(present) is type(value) and isinstance(present, list):
+        present[:] = copy.deepcopy(value)
         return True
-    if type(held) is type(value) and isinstance(held, (dict, set)):
-        held.clear()
-        held.update(copy.deepcopy(value))
+    if type(present) is type(value) and isinstance(present, (dict, set)):
+        present.clear()
+        present.update(copy.deepcopy(value))
         return True
     return False
 
@@ -271,11 +271,11 @@ def _is_iterator(value: Any) -> bool:
     return isinstance(value, Iterator) and not hasattr(value, "fileno")
 
 
-def _cannot_be_saved(held: Held, reason: str) -> UnsupportedError:
+def _cannot_be_saved(entry: Held, reason: str) -> UnsupportedError:
     return UnsupportedError(
         f"this data cannot return to a saved position: {reason}",
         key="data",
         expected="plain data and random generators in all attributes that reading changes",
-        found=f"a {type(held.value).__name__} in {held.path or 'the data itself'}",
+        found=f"a {type(entry.value).__name__} in {entry.path or 'the data itself'}",
         remedy=_REMEDY,
     )

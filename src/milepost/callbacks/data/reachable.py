@@ -82,10 +82,10 @@ class Reachable:
     def putter(self, path: str) -> Put | None:
         """The function that puts a value at a path without one."""
         owner, _, name = path.rpartition(".")
-        found = self.owners.get(owner)
-        if isinstance(found, dict):
-            return functools.partial(found.__setitem__, name) if name not in found else None
-        return None if found is None or isinstance(found, (list, tuple)) else functools.partial(setattr, found, name)
+        obj = self.owners.get(owner)
+        if isinstance(obj, dict):
+            return functools.partial(obj.__setitem__, name) if name not in obj else None
+        return None if obj is None or isinstance(obj, (list, tuple)) else functools.partial(setattr, obj, name)
 
     def _search(self, path: str, value: Any, put: Put | None) -> None:
         if is_plain(value):
@@ -119,14 +119,14 @@ class Reachable:
             if not _is_users(kind) or id(kind) in self._seen:
                 continue
             self._seen.add(id(kind))
-            where = _join(path, kind.__name__)
-            self.owners[where] = kind
-            for name, each in list(vars(kind).items()):
-                function = getattr(each, "__func__", None) or getattr(each, "fget", None) or each
+            class_path = _join(path, kind.__name__)
+            self.owners[class_path] = kind
+            for name, member in list(vars(kind).items()):
+                function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
                 if isinstance(function, types.FunctionType):
-                    self._search_callable(f"{where}.{name}", function)
-                elif not name.startswith("__") and (is_plain(each) or has_state(each)):
-                    self._search(f"{where}.{name}", each, functools.partial(setattr, kind, name))
+                    self._search_callable(f"{class_path}.{name}", function)
+                elif not name.startswith("__") and (is_plain(member) or has_state(member)):
+                    self._search(f"{class_path}.{name}", member, functools.partial(setattr, kind, name))
 
     def _search_container(self, path: str, value: Any, put: Put | None) -> None:
         self.owners[path] = value
@@ -149,10 +149,10 @@ class Reachable:
             return
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             try:
-                held = cell.cell_contents
+                content = cell.cell_contents
             except ValueError:  # it is not assigned yet
                 continue
-            self._search_variable(_join(path, name), held, functools.partial(setattr, cell, "cell_contents"))
+            self._search_variable(_join(path, name), content, functools.partial(setattr, cell, "cell_contents"))
         variables = value.__globals__
         for name in _names(value.__code__) & variables.keys():
             put = functools.partial(variables.__setitem__, name)

@@ -111,8 +111,8 @@ def is_dataset(data: Any) -> bool:
 
 
 def _is_arrays(data: Any) -> bool:
-    found = list(leaves(data))
-    return bool(found) and all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in found)
+    values = list(leaves(data))
+    return bool(values) and all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in values)
 
 
 def _is_numbers(data: Any) -> bool:

@@ -43,8 +43,8 @@ def dataset_of(feed: Feed) -> Any:
     if feed.length is None:
         return _with_methods(dataset, cardinality=lambda _: _cardinality(feed.told_length))
     # This is asked for the length of an epoch, and not read, since a resumed pass has fewer batches.
-    asked = dataset.apply(tf.data.experimental.assert_cardinality(feed.length))
-    return _with_methods(asked, __iter__=lambda _: iter(dataset))
+    sized = dataset.apply(tf.data.experimental.assert_cardinality(feed.length))
+    return _with_methods(sized, __iter__=lambda _: iter(dataset))
 
 
 class DatasetFeed:
@@ -187,8 +187,8 @@ class DatasetFeed:
         return self._iterators.current
 
 
-def _cardinality(told: int | None, without: int = tf.data.UNKNOWN_CARDINALITY) -> Any:
-    return tf.constant(without if told is None else told, tf.int64)
+def _cardinality(length: int | None, without: int = tf.data.UNKNOWN_CARDINALITY) -> Any:
+    return tf.constant(without if length is None else length, tf.int64)
 
 
 def must_be_saved(dataset: Any) -> None:
@@ -229,10 +229,10 @@ def warn_of_shuffles(dataset: Any) -> None:
 
 
 def _complaints(dataset: Any) -> Iterator[str]:
-    for each, repeated in _pipeline(dataset, False):
-        if type(each).__name__ != "_ShuffleDataset" or not getattr(each, "_reshuffle_each_iteration", True):
+    for stage, repeated in _pipeline(dataset, False):
+        if type(stage).__name__ != "_ShuffleDataset" or not getattr(stage, "_reshuffle_each_iteration", True):
             continue
-        if not int(getattr(each, "_seed", 1)) and not int(getattr(each, "_seed2", 1)):
+        if not int(getattr(stage, "_seed", 1)) and not int(getattr(stage, "_seed2", 1)):
             yield "after a resume, later passes will be in a different order: pass a seed to shuffle(), or call tf.random.set_seed()"
         elif repeated:
             yield "after a resume, later passes may be in a different order: call repeat() before shuffle()"
@@ -275,8 +275,8 @@ def _spec(batch: Any) -> Any:
 
 
 def _common(specs: list[Any]) -> Any:
-    found = [list(leaves(each)) for each in specs]
-    pairs = zip(found[0], found[-1], strict=True)
+    flattened = [list(leaves(each)) for each in specs]
+    pairs = zip(flattened[0], flattened[-1], strict=True)
     merged = iter([first.most_specific_common_supertype([last]) or first for first, last in pairs])
     return map_leaves(lambda _: next(merged), specs[0])
 
@@ -293,8 +293,8 @@ def weighted_dataset(dataset: Any, class_weight: Mapping[int, float], floatx: st
         if targets.dtype.is_floating:
             targets = tf.round(targets)
         hits = tf.cast(targets, tf.int32)[..., tf.newaxis] == kinds
-        found = tf.reduce_sum(tf.where(hits, weights, tf.zeros_like(weights)), axis=-1)
-        return (*batch, tf.where(tf.reduce_any(hits, axis=-1), found, tf.ones_like(found)))
+        sample_weights = tf.reduce_sum(tf.where(hits, weights, tf.zeros_like(weights)), axis=-1)
+        return (*batch, tf.where(tf.reduce_any(hits, axis=-1), sample_weights, tf.ones_like(sample_weights)))
 
     return dataset.map(weigh)
 

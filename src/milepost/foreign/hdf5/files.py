@@ -127,12 +127,12 @@ class Hdf5File:
                             expected=f"{_MOST_OBJECTS} objects or fewer, and {DEEPEST} levels",
                             remedy="save the state in several files",
                         )
-                    found = self._member(group, name, inside)
-                    if isinstance(found, self._h5py.Group):
+                    member = self._member(group, name, inside)
+                    if isinstance(member, self._h5py.Group):
                         level[name] = {}
-                        pending.append((found, inside, level[name]))
+                        pending.append((member, inside, level[name]))
                     else:
-                        level[name] = self._stored(found, inside)
+                        level[name] = self._stored(member, inside)
             return _without_empty(tree)
 
     def texts(self, group: Any, name: str) -> list[str] | None:
@@ -150,15 +150,15 @@ class Hdf5File:
                 names.append(part)
             if not names:
                 return None
-            found: list[str] = []
+            texts: list[str] = []
             for part in names:
                 listed = self._texts(group.attrs, part)
                 if listed is None:
                     raise CorruptCheckpointError(
                         "an attribute of the HDF5 file is not a list of names", key=f"{group.name}@{part}"
                     )
-                found += listed
-            return found
+                texts += listed
+            return texts
 
     def text(self, path: str, name: str) -> str | None:
         """An attribute of the group at a path that is one text; None if there is no such group or text.
@@ -170,8 +170,8 @@ class Hdf5File:
             group = self.root.get(path)
             if not isinstance(group, self._h5py.Group) or name not in group.attrs:
                 return None
-            found = self._texts(group.attrs, name)
-            return found[0] if found and len(found) == 1 and isinstance(found[0], str) else None
+            texts = self._texts(group.attrs, name)
+            return texts[0] if texts and len(texts) == 1 and isinstance(texts[0], str) else None
 
     def _texts(self, attributes: Any, name: str) -> list[str] | None:
         """The texts of an attribute; None if it has other elements. Those are not read: with damaged types, the library may end the process."""
@@ -220,15 +220,15 @@ class Hdf5File:
                 remedy="copy the dataset or group that it leads to into the file, with h5py",
             )
         self._headers.check(group.id.links.get_info(name.encode(errors="surrogateescape")).u)
-        found = group[name]
-        if not isinstance(found, (self._h5py.Group, self._h5py.Dataset)):
+        member = group[name]
+        if not isinstance(member, (self._h5py.Group, self._h5py.Dataset)):
             raise UnsupportedError(
                 "the HDF5 file holds something that is neither a dataset nor a group",
                 key=path,
-                found=type(found).__name__,
+                found=type(member).__name__,
                 remedy="save the state without it",
             )
-        return found
+        return member
 
     def _stored(self, dataset: Any, path: str) -> Stored:
         try:
@@ -242,18 +242,18 @@ class Hdf5File:
 
     def _dtype(self, dataset: Any) -> tuple[DType, bool]:
         """The element type of a dataset, and whether its bytes are those of memory."""
-        found = dataset.dtype
-        is_other = found.itemsize == 2 and found.kind not in "biuf" and "dtype" in dataset.attrs
+        dtype = dataset.dtype
+        is_other = dtype.itemsize == 2 and dtype.kind not in "biuf" and "dtype" in dataset.attrs
         if is_other and self._texts(dataset.attrs, "dtype") == [_BFLOAT16]:
             return DType.of(ml_dtypes.bfloat16), True
-        if found.kind not in "biufc":
+        if dtype.kind not in "biufc":
             raise UnsupportedError(
                 "milepost does not read this element type of HDF5",
                 expected="numbers or truth values",
-                found=f"{found!s:.80}",
+                found=f"{dtype!s:.80}",
                 remedy="read it with h5py",
             )
-        return DType.of(found.newbyteorder("=")), bool(found.isnative)
+        return DType.of(dtype.newbyteorder("=")), bool(dtype.isnative)
 
     def _offset(self, dataset: Any, spec: TensorSpec, *, is_native: bool) -> int | None:
         """Checks how the elements are stored. Returns their position if they are one run of bytes, and None otherwise."""
@@ -310,12 +310,12 @@ class Hdf5File:
         a bomb: the library decompresses all of it, whatever its elements take."""
         if path in self._checked or dataset.chunks is None:
             return
-        found: list[Any] = []
-        dataset.id.chunk_iter(found.append)
+        chunks: list[Any] = []
+        dataset.id.chunk_iter(chunks.append)
         elements = math.prod(dataset.chunks) * dataset.dtype.itemsize
         longest = elements + elements // 16 + _LONGER
         end = 0
-        for chunk in sorted(found, key=lambda each: each.byte_offset):
+        for chunk in sorted(chunks, key=lambda each: each.byte_offset):
             if not 0 < chunk.size <= longest or not end <= chunk.byte_offset <= self._file.size - chunk.size:
                 raise CorruptCheckpointError(
                     "a chunk of a dataset does not lie in the HDF5 file, shares bytes with another, or is longer than its elements",
@@ -343,9 +343,9 @@ class Hdf5File:
 
 
 def _without_empty(tree: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, each in tree.items():
-        below = _without_empty(each) if isinstance(each, dict) else each
-        if not isinstance(each, dict) or below:
-            found[name] = below
-    return found
+    kept: dict[str, Any] = {}
+    for name, value in tree.items():
+        below = _without_empty(value) if isinstance(value, dict) else value
+        if not isinstance(value, dict) or below:
+            kept[name] = below
+    return kept

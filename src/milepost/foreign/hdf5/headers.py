@@ -89,11 +89,11 @@ class Hdf5Headers:
         sizes = start[at_sizes : at_sizes + 2]
         self.offset, self.length = (sizes[0], sizes[1]) if len(sizes) == 2 else (8, 8)
         if version > 1:
-            begin, places = 12, [1, 3]
+            begin, indexes = 12, [1, 3]
         else:
-            begin, places = (28 if version else 24), [5]
-        found = (_number(start, begin + place * self.offset, self.offset) for place in places)
-        self.roots = [each for each in found if each is not None and not self._is_none(each)]
+            begin, indexes = (28 if version else 24), [5]
+        addresses = (_number(start, begin + index * self.offset, self.offset) for index in indexes)
+        self.roots = [each for each in addresses if each is not None and not self._is_none(each)]
 
     def check(self, position: int) -> None:
         """Checks the header at a position, and those that its messages are shared with.
@@ -104,16 +104,16 @@ class Hdf5Headers:
         """
         pending = [position]
         while pending:
-            each = pending.pop()
-            if each not in self._checked:
-                self._checked.add(each)
-                for kind, flags, body in self._messages(each):
+            address = pending.pop()
+            if address not in self._checked:
+                self._checked.add(address)
+                for kind, flags, body in self._messages(address):
                     header = self._shared_by(kind, flags, body)
                     if header is not None:
                         pending.append(header)
                     if kind == _ATTRIBUTE and not flags & _SHARED:
-                        self._check_texts(each, body, header)
-                    self._check_tree(each, kind, body)
+                        self._check_texts(address, body, header)
+                    self._check_tree(address, kind, body)
                     self._refuse_newer(kind, body)
 
     def _messages(self, position: int) -> Iterator[tuple[int, int, memoryview]]:
@@ -142,14 +142,14 @@ class Hdf5Headers:
             data = self._read(start, size, position)
             if is_new and len(known) > 1:
                 data = data[4 : max(4, size - _CHECKSUM)]
-            place = 0
-            while place + before <= len(data):
-                kind = data[place] if is_new else int.from_bytes(data[place : place + 2], "little")
-                at = place + (1 if is_new else 2)
-                end = place + before + int.from_bytes(data[at : at + 2], "little")
+            begin = 0
+            while begin + before <= len(data):
+                kind = data[begin] if is_new else int.from_bytes(data[begin : begin + 2], "little")
+                at = begin + (1 if is_new else 2)
+                end = begin + before + int.from_bytes(data[at : at + 2], "little")
                 if end > len(data):
                     break  # the library refuses it
-                body = data[place + before : end]
+                body = data[begin + before : end]
                 if kind == _NEXT_BLOCK:
                     offset, length = (_number(body, 0, self.offset), _number(body, self.offset, self.length))
                     if offset is None or length is None:
@@ -157,7 +157,7 @@ class Hdf5Headers:
                     blocks.append((offset, length))
                 else:
                     yield kind, data[at + 2], body
-                place = end
+                begin = end
 
     def _check_tree(self, position: int, kind: int, body: memoryview) -> None:
         """Checks the tree that a message names, if it names one."""
@@ -206,18 +206,18 @@ class Hdf5Headers:
         """
         if len(body) < 8 or body[0] not in (1, 2, 3):
             return  # the library refuses it
-        sizes = [int.from_bytes(body[place : place + 2], "little") for place in (2, 4, 6)]
-        begins, place = [], 9 if body[0] == 3 else 8
+        sizes = [int.from_bytes(body[begin : begin + 2], "little") for begin in (2, 4, 6)]
+        begins, begin = [], 9 if body[0] == 3 else 8
         for size in sizes:
-            begins.append(place)
-            place += -(-size // 8) * 8 if body[0] == 1 else size
+            begins.append(begin)
+            begin += -(-size // 8) * 8 if body[0] == 1 else size
         kinds = [body[begins[1]] if begins[1] < len(body) else 0]
         if header is not None:
             kinds = [shared[0] for kind, _, shared in self._messages(header) if kind == _TYPE and shared]
         if not any(kind & 15 == _OF_ANY_LENGTH for kind in kinds):
             return
         width = 8 + self.offset
-        total = sum(int.from_bytes(body[at : at + 4], "little") for at in range(place, len(body) - width + 1, width))
+        total = sum(int.from_bytes(body[at : at + 4], "little") for at in range(begin, len(body) - width + 1, width))
         if total > self._file.size:
             raise CorruptCheckpointError(
                 f"the HDF5 file is damaged: an attribute of the object at byte {position} has more text than the file has bytes",

@@ -100,8 +100,8 @@ class Hdf5Reads(io.RawIOBase):
             position += taken
 
     def _check_heap(self, start: int) -> None:
-        places = (start + _BEFORE_SIZE + number * self._length for number in range(3))
-        size, free, begin = map(self._number, places, (self._length, self._length, self._offset))
+        positions = (start + _BEFORE_SIZE + number * self._length for number in range(3))
+        size, free, begin = map(self._number, positions, (self._length, self._length, self._offset))
         data = self._data(begin, size, start)
         known: set[int] = set()
         while free != _NO_NEXT and free + self._length <= len(data):

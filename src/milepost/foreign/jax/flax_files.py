@@ -187,13 +187,13 @@ class _Parser:
         return read(self, depth)
 
     def _map(self, length: int, depth: int) -> Any:
-        found: dict[Any, Any] = {}
+        entries: dict[Any, Any] = {}
         for _ in range(length):
             key = self._object(depth + 1)
-            if type(key) not in (str, int) or key in found:
+            if type(key) not in (str, int) or key in entries:
                 raise _damaged(f"the key {key!r:.80} of a map, at byte {self._position}")
-            found[key] = self._object(depth + 1)
-        return _joined(found) if _CHUNKED in found else found
+            entries[key] = self._object(depth + 1)
+        return _joined(entries) if _CHUNKED in entries else entries
 
     def _list(self, length: int, depth: int) -> list[Any]:
         return [self._object(depth + 1) for _ in range(length)]
@@ -208,14 +208,14 @@ class _Parser:
         kind = self._number(">b")
         end = self._position + length
         self._check(length)
-        found: Stored | complex
+        value: Stored | complex
         if kind in (_ARRAY, _SCALAR):
-            found = self._array(end, depth)
+            value = self._array(end, depth)
         elif kind == _COMPLEX:
             parts = self._object(depth + 1)
             if not isinstance(parts, list) or len(parts) != 2 or not all(type(each) in (int, float) for each in parts):
                 raise _damaged(f"a complex number of {parts!r:.80}")
-            found = complex(*parts)
+            value = complex(*parts)
         else:
             raise UnsupportedError(
                 "this MessagePack file holds an object that Flax does not write",
@@ -225,7 +225,7 @@ class _Parser:
             )
         if self._position != end:
             raise _damaged(f"an extension of {length} bytes with another content, before byte {end}")
-        return found
+        return value
 
     def _array(self, end: int, depth: int) -> Stored:
         code = self._take(1)[0]

@@ -131,27 +131,27 @@ class OrbaxDirectory:
         return item.tree
 
     def _open_step(self, path: str) -> Any:
-        found: dict[str, Any] = {}
+        items: dict[str, Any] = {}
         for name in directories_in(path):
             inside = os.path.join(path, name)
             if is_item(inside):
-                found[name] = self._open(inside)
+                items[name] = self._open(inside)
             elif has_file(inside, JSON):
-                found[name] = read_json(os.path.join(inside, JSON))
+                items[name] = read_json(os.path.join(inside, JSON))
             elif name == METRICS and has_file(inside, METRICS):
-                found[name] = read_json(os.path.join(inside, METRICS))
+                items[name] = read_json(os.path.join(inside, METRICS))
             else:
                 warn(
                     f"{inside}: this item of a step of Orbax is skipped, because it is neither a tree of arrays nor JSON; "
                     "restore it with Orbax",
                     UnrestoredWarning,
                 )
-        if len(found) == 1 and has_file(path, VERSION_1):
-            return next(iter(found.values()))
-        whole = found.pop(DEFAULT, None)
+        if len(items) == 1 and has_file(path, VERSION_1):
+            return next(iter(items.values()))
+        whole = items.pop(DEFAULT, None)
         if whole is None:
-            return found
-        return {**found, **whole} if isinstance(whole, dict) else whole
+            return items
+        return {**items, **whole} if isinstance(whole, dict) else whole
 
 
 def _refuse_special_files(directory: str) -> None:
@@ -164,10 +164,10 @@ def _refuse_special_files(directory: str) -> None:
     while pending:
         inside = pending.pop()
         with contextlib.suppress(OSError):  # what this user may not read, Orbax says
-            found = os.stat(inside)
-            if (found.st_dev, found.st_ino) in seen:  # links may lead back
+            status = os.stat(inside)
+            if (status.st_dev, status.st_ino) in seen:  # links may lead back
                 continue
-            seen.add((found.st_dev, found.st_ino))
+            seen.add((status.st_dev, status.st_ino))
             pending += _directories_in(inside)
 
 
@@ -188,11 +188,11 @@ def _check_aggregated(directory: str) -> None:
 
 def _directories_in(directory: str) -> list[str]:
     """The directories in a directory; errors are those of `_refuse_special_files`."""
-    found = []
+    directories = []
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir():
-                found.append(entry.path)
+                directories.append(entry.path)
             elif not entry.is_file():
                 raise CorruptCheckpointError(
                     "a directory of Orbax holds something that is neither a file nor a directory",
@@ -201,7 +201,7 @@ def _directories_in(directory: str) -> list[str]:
                     found="a pipe, a device, a socket, or a link to what is not there",
                     remedy="copy the directory again",
                 )
-    return found
+    return directories
 
 
 class _TreeItem:
@@ -226,7 +226,7 @@ class _TreeItem:
         self.tree = self._template
         if texts:
             values = self._restore(set(texts))
-            self.tree = _with(self.tree, {place: _plain(_at(values, place), place) for place in texts})
+            self.tree = _with(self.tree, {tree_path: _plain(_at(values, tree_path), tree_path) for tree_path in texts})
 
     def take(self, number: int) -> Array:
         """Returns an array, and forgets it."""
@@ -249,44 +249,44 @@ class _TreeItem:
         if spec.nbytes > _LARGE:
             _check_memory(spec)
         try:
-            values = self._restore({self._leaves[each][0] for each in wanted})
+            values = self._restore({self._leaves[index][0] for index in wanted})
         except CorruptCheckpointError:
             wanted = [number]  # another array of the batch may be the damaged one
             values = self._restore({self._leaves[number][0]})
-        for each in wanted:
-            place, stored = self._leaves[each]
-            array = np.asarray(_at(values, place))
+        for index in wanted:
+            tree_path, stored = self._leaves[index]
+            array = np.asarray(_at(values, tree_path))
             if TensorSpec(DType.of(array), array.shape) != stored.spec:
                 raise CorruptCheckpointError(
                     "Orbax returned an array that differs from its description",
                     expected=stored.spec,
                     found=f"{array.dtype}, shape {array.shape}",
                 )
-            self._loaded[each] = array
+            self._loaded[index] = array
 
     def forget(self) -> None:
         """Frees arrays that were read and not taken."""
         self._loaded.clear()
 
-    def _outline(self, described: Any, place: tuple[Any, ...], texts: list[tuple[Any, ...]]) -> Any:
-        """The tree, with `Stored` instead of arrays. Adds the places of arrays to the leaves, and the places of others to ``texts``."""
+    def _outline(self, described: Any, tree_path: tuple[Any, ...], texts: list[tuple[Any, ...]]) -> Any:
+        """The tree, with `Stored` instead of arrays. Adds the paths of arrays in the tree to the leaves, and those of others to ``texts``."""
         if isinstance(described, Mapping):
-            return {name: self._outline(each, (*place, name), texts) for name, each in described.items()}
+            return {name: self._outline(each, (*tree_path, name), texts) for name, each in described.items()}
         if isinstance(described, (list, tuple)):
-            return [self._outline(each, (*place, number), texts) for number, each in enumerate(described)]
+            return [self._outline(each, (*tree_path, number), texts) for number, each in enumerate(described)]
         if described is None:
             return None
         dtype = getattr(described, "dtype", None)
         if dtype is None:
-            texts.append(place)
+            texts.append(tree_path)
             return ""
         try:
             spec = TensorSpec(DType.of(dtype), tuple(described.shape))
             _check_chunk(getattr(getattr(described, "storage", None), "chunk_shape", None), spec)
         except MilepostError as error:
-            raise error.with_context(key="/".join(map(str, place))) from None
+            raise error.with_context(key="/".join(map(str, tree_path))) from None
         stored = Stored(spec, (self, len(self._leaves)), generator=self._implementations.get(described.name, ""))
-        self._leaves.append((place, stored))
+        self._leaves.append((tree_path, stored))
         return stored
 
     def _restore(self, wanted: set[tuple[Any, ...]]) -> Any:
@@ -295,16 +295,16 @@ class _TreeItem:
         arguments = self._orbax.RestoreArgs(restore_type=np.ndarray)
         texts = self._orbax.RestoreArgs()  # text, or an array that is aggregated
 
-        def fill(node: Any, place: tuple[Any, ...], of: bool) -> Any:
+        def fill(node: Any, tree_path: tuple[Any, ...], of: bool) -> Any:
             if isinstance(node, Mapping):
-                return {name: fill(each, (*place, name), of) for name, each in node.items()}
+                return {name: fill(each, (*tree_path, name), of) for name, each in node.items()}
             if isinstance(node, list):
-                return [fill(each, (*place, number), of) for number, each in enumerate(node)]
+                return [fill(each, (*tree_path, number), of) for number, each in enumerate(node)]
             if node is None:
                 return None
             if of:
                 return arguments if isinstance(node, Stored) else texts
-            return 0 if place in wanted else absent
+            return 0 if tree_path in wanted else absent
 
         with _translated(self._path):
             return self._orbax.PyTreeCheckpointer().restore(
@@ -346,28 +346,28 @@ def _check_memory(spec: TensorSpec) -> None:
         ) from None
 
 
-def _at(tree: Any, place: tuple[Any, ...]) -> Any:
-    for step in place:
+def _at(tree: Any, tree_path: tuple[Any, ...]) -> Any:
+    for step in tree_path:
         tree = tree[step]
     return tree
 
 
-def _with(tree: Any, changes: Mapping[tuple[Any, ...], Any], place: tuple[Any, ...] = ()) -> Any:
-    if place in changes:
-        return changes[place]
+def _with(tree: Any, changes: Mapping[tuple[Any, ...], Any], tree_path: tuple[Any, ...] = ()) -> Any:
+    if tree_path in changes:
+        return changes[tree_path]
     if isinstance(tree, dict):
-        return {name: _with(each, changes, (*place, name)) for name, each in tree.items()}
+        return {name: _with(each, changes, (*tree_path, name)) for name, each in tree.items()}
     if isinstance(tree, list):
-        return [_with(each, changes, (*place, number)) for number, each in enumerate(tree)]
+        return [_with(each, changes, (*tree_path, number)) for number, each in enumerate(tree)]
     return tree
 
 
-def _plain(value: Any, place: tuple[Any, ...]) -> Any:
+def _plain(value: Any, tree_path: tuple[Any, ...]) -> Any:
     """A leaf that is not stored as an array of its own: text, a number, or an aggregated array."""
     if value is None or isinstance(value, (str, bytes, bool, int, float, complex)):
         return value
     array = np.asarray(value)
-    key = "/".join(map(str, place))
+    key = "/".join(map(str, tree_path))
     if array.dtype.hasobject:
         raise UnsupportedError(
             "this leaf of the tree is neither an array nor plain data",
@@ -396,12 +396,12 @@ def _first_form(path: str) -> Any:
         raise error.with_context(file=path) from None
 
 
-def _plain_tree(tree: Any, place: tuple[Any, ...]) -> Any:
+def _plain_tree(tree: Any, tree_path: tuple[Any, ...]) -> Any:
     if isinstance(tree, Mapping):
-        return {name: _plain_tree(each, (*place, name)) for name, each in tree.items()}
+        return {name: _plain_tree(each, (*tree_path, name)) for name, each in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [_plain_tree(each, (*place, number)) for number, each in enumerate(tree)]
-    return _plain(tree, place)
+        return [_plain_tree(each, (*tree_path, number)) for number, each in enumerate(tree)]
+    return _plain(tree, tree_path)
 
 
 def _import_orbax() -> Any:
@@ -453,10 +453,10 @@ def _translated(path: str) -> Iterator[None]:
 
 def _implementations(path: str) -> dict[str, str]:
     """The names of the generators, for arrays that are keys of random number generators."""
-    found: dict[str, str] = {}
+    implementations: dict[str, str] = {}
     directory = os.path.join(path, DESCRIBED)
     if not os.path.isdir(directory):
-        return found
+        return implementations
     for name in sorted(os.listdir(directory)):
         described = read_json(os.path.join(directory, name))
         entries = described.get("array_metadatas") if isinstance(described, dict) else None
@@ -465,5 +465,5 @@ def _implementations(path: str) -> dict[str, str]:
             extra = array.get("ext_metadata") if isinstance(array, dict) else None
             implementation = extra.get("random_key_impl") if isinstance(extra, dict) else None
             if isinstance(array, dict) and isinstance(implementation, str):
-                found[str(array.get("param_name"))] = implementation
-    return found
+                implementations[str(array.get("param_name"))] = implementation
+    return implementations

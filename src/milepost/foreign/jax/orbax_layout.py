@@ -137,12 +137,12 @@ def _unfinished_item(path: str) -> str | None:
 
 def _steps(path: str) -> list[str]:
     """The names of the steps in a manager's directory, in the order of their numbers."""
-    found = [
+    steps = [
         name
         for name in directories_in(path)
         if (is_item(inside := os.path.join(path, name)) or is_step(inside)) and _unfinished_part(inside) is None
     ]
-    return sorted(found, key=lambda name: (len(name), name))
+    return sorted(steps, key=lambda name: (len(name), name))
 
 
 def has_aggregated(path: str) -> bool:

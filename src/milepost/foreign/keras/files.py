@@ -109,7 +109,7 @@ class KerasFile:
 
     def own_names(self) -> dict[str, str]:
         """The names that layers have themselves, by the paths of the layers in the file, as far as the file has them."""
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         pending: list[tuple[str, Any]] = [("", self.tree)]
         while pending:
             path, level = pending.pop()
@@ -119,9 +119,9 @@ class KerasFile:
                 inside = f"{path}/{name}" if path else name
                 pending.append((inside, below))
                 with suppress(CorruptCheckpointError):  # of a damaged attribute, which no value is
-                    if own := self._hdf5.text(f"{inside}/{VARIABLES}", _OWN_NAME):
-                        found[inside] = own
-        return found
+                    if own_name := self._hdf5.text(f"{inside}/{VARIABLES}", _OWN_NAME):
+                        names[inside] = own_name
+        return names
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         self._hdf5.read_into(tensor.place, destination)
@@ -130,8 +130,8 @@ class KerasFile:
         self._hdf5.read_into(tensor.place, destination, index_of(box)[:-1])
 
     def extent(self, tensor: Stored) -> tuple[ReadableFile, int] | None:
-        place: Dataset = tensor.place
-        return None if place.offset is None else (self._content, place.offset)
+        dataset: Dataset = tensor.place
+        return None if dataset.offset is None else (self._content, dataset.offset)
 
     def check(self, tensor: Stored) -> None:
         """Verifies the checksum of an archive. HDF5 verifies those of chunks, if there are any, when it reads them."""
@@ -219,8 +219,8 @@ class KerasFile:
         names = self._hdf5.texts(root, _LAYERS)
         if names is None:
             return None
-        found = [(name, self._keys_of(root, name, f"{above}{name}")) for name in names]
-        return [(name, keys) for name, keys in found if keys]
+        layers = [(name, self._keys_of(root, name, f"{above}{name}")) for name in names]
+        return [(name, keys) for name, keys in layers if keys]
 
     def _keys_of(self, group: Any, name: str, path: str) -> Sequence[str]:
         """The keys of the weights that an attribute of a group lists. The file must hold them."""

@@ -65,17 +65,19 @@ def variables_of(file: KerasFile, item: Item, obj: Any, *, may_lack: bool = Fals
             _LAYERS + path[len(_FORMER) :] if path.startswith(_FORMER) else path: key for path, key in leaves.items()
         }
         live, lacking = own_files.variables_called(obj, keys)
-        own = tuple(f"{path}/{VARIABLES}/" if path else f"{VARIABLES}/" for path in own_files.own_objects_by_path(obj))
-        is_taken = any(path.startswith(own) for path in keys) or all(path.startswith(_OPTIMIZER) for path in keys)
-        lacking = {path: layer for path, layer in lacking.items() if not path.startswith((*own, _OPTIMIZER))}
-        found = {keys[path]: variable for path, variable in live.items()}
+        prefixes = tuple(
+            f"{path}/{VARIABLES}/" if path else f"{VARIABLES}/" for path in own_files.own_objects_by_path(obj)
+        )
+        is_taken = any(path.startswith(prefixes) for path in keys) or all(path.startswith(_OPTIMIZER) for path in keys)
+        lacking = {path: layer for path, layer in lacking.items() if not path.startswith((*prefixes, _OPTIMIZER))}
+        variables = {keys[path]: variable for path, variable in live.items()}
         unbuilt = {keys[path]: layer for path, layer in lacking.items()}
     else:
         is_taken = False
-        found = _in_order(file, own_files.layers_in_order(obj), own_files.optimizer_variables(obj))
+        variables = _in_order(file, own_files.layers_in_order(obj), own_files.optimizer_variables(obj))
         layer = own_files.unbuilt_layer(obj)
         of_layers = (key for _, each in file.layers for key in each if key in leaves.values())
-        unbuilt = {} if layer is None else {key: layer for key in of_layers if key not in found}
+        unbuilt = {} if layer is None else {key: layer for key in of_layers if key not in variables}
     if unbuilt and not may_lack:
         key, layer = next(iter(unbuilt.items()))
         raise MismatchError(
@@ -86,7 +88,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any, *, may_lack: bool = Fals
             found=f"the {type(layer).__name__} {layer.name!r}, which is not built",
             remedy="build the model, as by a call, before the restore; to leave the layer as it is, pass ignore with its name in the file",
         )
-    if not (found.keys() & leaves.values() or is_taken or may_lack):
+    if not (variables.keys() & leaves.values() or is_taken or may_lack):
         raise MismatchError(
             "the live object has none of the variables that this file of Keras holds",
             key=next(iter(leaves.values())),
@@ -96,7 +98,7 @@ def variables_of(file: KerasFile, item: Item, obj: Any, *, may_lack: bool = Fals
             remedy="build the model, as by a call, and restore the file into the object that was saved in it: "
             "milepost.Checkpoint(model).read(path), or restore with rename={'': 'model'} if the model is the attribute model",
         )
-    return found
+    return variables
 
 
 def merged_of(obj: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any, Array]]:
@@ -110,8 +112,8 @@ def merged_of(obj: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any
         from milepost.adapters.keras import own_files
 
     taken = {id(each) for each in variables.values()}
-    for path, (each, _) in own_files.computing_by_path(obj).items():
-        takers, others = own_files.loaded(each)
+    for path, (computing, _) in own_files.computing_by_path(obj).items():
+        takers, others = own_files.loaded(computing)
         if any(id(variable) in taken for variable in takers.values()):
             for variable, value in others:
                 yield "/".join(filter(None, (path, VARIABLES, variable.name))), variable, value
@@ -155,7 +157,7 @@ def own_states_of(file: KerasFile, item: Item, obj: Any) -> Iterator[SavedByClas
     with importing():
         from milepost.adapters.keras import own_files
 
-    for path, each in own_files.own_objects_by_path(obj).items():
+    for path, own_object in own_files.own_objects_by_path(obj).items():
         at: Item | None = item
         for step in [*filter(None, path.split("/")), VARIABLES]:
             at = None if at is None else at.children.get(step)
@@ -165,7 +167,7 @@ def own_states_of(file: KerasFile, item: Item, obj: Any) -> Iterator[SavedByClas
         children = {} if at is None else at.children
         variables = {name: child for name, child in children.items() if isinstance(child.value, Stored)}
         if variables or assets:
-            yield SavedByClass(each, key, variables, assets)
+            yield SavedByClass(own_object, key, variables, assets)
 
 
 def lookups_of(file: KerasFile, item: Item, obj: Any) -> dict[str, Any]:
@@ -226,7 +228,7 @@ def _leaves(item: Item) -> Iterator[tuple[str, Item]]:
     """The tensors below an item, each with its path from there."""
     pending = [("", item)]
     while pending:
-        path, each = pending.pop()
-        if isinstance(each.value, Stored):
-            yield path, each
-        pending += [(f"{path}/{name}" if path else name, child) for name, child in each.children.items()]
+        path, below = pending.pop()
+        if isinstance(below.value, Stored):
+            yield path, below
+        pending += [(f"{path}/{name}" if path else name, child) for name, child in below.children.items()]

@@ -67,10 +67,10 @@ class TorchArchive:
         self._label = label
         try:
             entries = self._entries = archive.records
-            found = next((name for name in entries if name.endswith(f"/{_DATA}")), None)
-            if found is None:
+            record = next((name for name in entries if name.endswith(f"/{_DATA}")), None)
+            if record is None:
                 raise CorruptCheckpointError("the archive holds no object of torch.save", expected=f"a record {_DATA}")
-            folder = found.removesuffix(_DATA)
+            folder = record.removesuffix(_DATA)
             if f"{folder}constants.pkl" in entries:
                 raise UnsupportedError(
                     "this is a TorchScript program, and not the state of a model",

@@ -140,7 +140,7 @@ class DistributedDirectory:
             self._files.check(contents.places())
             self.paths = self._files.paths()
             self.tree = nested(
-                (contents.paths[name], self._value(name, each)) for name, each in contents.values.items()
+                (contents.paths[name], self._value(name, value)) for name, value in contents.values.items()
             )
         except BaseException as error:
             self.close()
@@ -198,11 +198,11 @@ class DistributedDirectory:
         pieces = tuple(piece._replace(box=piece.box + more) for piece in value.pieces) if more else value.pieces
         return Stored(spec, _Pieces(pieces, name))
 
-    def _object(self, name: str, place: StoredItem) -> Any:
+    def _object(self, name: str, item: StoredItem) -> Any:
         """Reads an object that is not a tensor. Tensors inside it, for example in a tuple, stay in the file."""
         label = f"{len(self._objects)}/"
         try:
-            archive = TorchArchive(Archive(self._item(place)), label)
+            archive = TorchArchive(Archive(self._item(item)), label)
         except MilepostError as error:
             raise error.with_context(key=name) from None
         if archive.has_tensors:
@@ -235,11 +235,11 @@ class DistributedDirectory:
             opened = self._opened[piece.place] = archive, stored
         return opened
 
-    def _item(self, place: StoredItem) -> ReadableFile:
-        file = self._files.open(place.file)
-        if place.length <= _SMALL:
-            return FileInMemory(file.path, file.read(place.offset, place.length))
-        return Window(file, place.offset, place.length)
+    def _item(self, item: StoredItem) -> ReadableFile:
+        file = self._files.open(item.file)
+        if item.length <= _SMALL:
+            return FileInMemory(file.path, file.read(item.offset, item.length))
+        return Window(file, item.offset, item.length)
 
 
 class _DataFiles:
@@ -251,9 +251,9 @@ class _DataFiles:
         self._sizes: dict[str, int] = {}
         self._open: dict[str, ReadableFile] = {}
 
-    def check(self, places: list[tuple[StoredItem, str]]) -> None:
+    def check(self, items: list[tuple[StoredItem, str]]) -> None:
         """Checks that all files are there, and are long enough for their items, which are in order."""
-        ends = {place.file: (place.offset + place.length, name) for place, name in places}
+        ends = {item.file: (item.offset + item.length, name) for item, name in items}
         for name, (end, key) in ends.items():
             try:
                 file = self._storage.open(os.path.join(self._directory, name))

@@ -97,13 +97,13 @@ class DirectoryContents(NamedTuple):
 
     def places(self) -> list[tuple[StoredItem, str]]:
         """The places of all items, with the names of their values, in the order of the files."""
-        found = []
+        items = []
         for name, value in self.values.items():
             if isinstance(value, StoredItem):
-                found.append((value, name))
+                items.append((value, name))
             else:
-                found += [(piece.place, name) for piece in value.pieces]
-        return sorted(found)
+                items += [(piece.place, name) for piece in value.pieces]
+        return sorted(items)
 
 
 def read_metadata(file: ReadableFile) -> DirectoryContents:
@@ -140,21 +140,21 @@ def _contents(tree: Any) -> DirectoryContents:
     described, stored = metadata.get("state_dict_metadata"), metadata.get("storage_data")
     if not isinstance(described, dict) or not isinstance(stored, dict):
         raise _damaged("a dict of values and a dict of their places", metadata)
-    places = _places(stored)
+    items = _places(stored)
     values: dict[str, TensorInPieces | StoredItem] = {}
     for name, value in described.items():
         if not isinstance(name, str):
             raise _damaged("names of values", name)
         try:
-            values[name] = _value(name, value, places)
+            values[name] = _value(name, value, items)
         except MilepostError as error:
             raise error.with_context(key=name) from None
     return DirectoryContents(values, _paths(metadata.get("planner_data"), values))
 
 
-def _value(name: str, value: Any, places: Mapping[tuple[str, str], StoredItem]) -> TensorInPieces | StoredItem:
+def _value(name: str, value: Any, items: Mapping[tuple[str, str], StoredItem]) -> TensorInPieces | StoredItem:
     if isinstance(value, Opaque) and value.name.name == "BytesStorageMetadata":
-        return _place(places, name, None)
+        return _place(items, name, None)
     tensor = _state(value, "TensorStorageMetadata")
     dtype, is_readable = _dtype(tensor.get("properties"))
     shape, chunks = tensor.get("size"), tensor.get("chunks")
@@ -169,15 +169,15 @@ def _value(name: str, value: Any, places: Mapping[tuple[str, str], StoredItem]) 
         if 0 in size:
             continue  # from a process that holds no part of the tensor
         box = tuple((first, first + length) for first, length in zip(start, size, strict=True))
-        pieces.append(SavedPiece(box, _place(places, name, start)))
+        pieces.append(SavedPiece(box, _place(items, name, start)))
     check_tiling([piece.box for piece in pieces], shape)
-    for box, place in pieces:
+    for box, item in pieces:
         nbytes = math.prod(stop - first for first, stop in box) * (element_size(dtype) if is_readable else 0)
-        if nbytes > place.length:
+        if nbytes > item.length:
             raise CorruptCheckpointError(
                 "a piece of a tensor is longer than the bytes that were saved for it",
                 expected=f"{nbytes} bytes",
-                found=f"{place.length} bytes in {place.file!r:.80}",
+                found=f"{item.length} bytes in {item.file!r:.80}",
             )
     return TensorInPieces(dtype, is_readable, shape, tuple(pieces))
 
@@ -195,17 +195,17 @@ def _dtype(properties: Any) -> tuple[str, bool]:
 
 def _places(stored: Mapping[Any, Any]) -> dict[tuple[str, str], StoredItem]:
     """The place of each item, by its name and, as text, the start of its box."""
-    found: dict[tuple[str, str], StoredItem] = {}
+    items: dict[tuple[str, str], StoredItem] = {}
     for key, value in stored.items():
         index = _state(key, "MetadataIndex")
         name, start = index.get("fqn"), index.get("offset")
         if not isinstance(name, str) or not (start is None or are_counts(start, tuple)):
             raise _damaged("a name, and the start of a box", index)
         try:
-            found[name, str(start)] = _stored_place(value)
+            items[name, str(start)] = _stored_place(value)
         except MilepostError as error:
             raise error.with_context(key=name) from None
-    return found
+    return items
 
 
 def _stored_place(value: Any) -> StoredItem:
@@ -234,21 +234,21 @@ def _stored_place(value: Any) -> StoredItem:
     return StoredItem(file, offset, length)
 
 
-def _place(places: Mapping[tuple[str, str], StoredItem], name: str, start: tuple[int, ...] | None) -> StoredItem:
-    place = places.get((name, str(start)))
-    if place is None:
+def _place(items: Mapping[tuple[str, str], StoredItem], name: str, start: tuple[int, ...] | None) -> StoredItem:
+    item = items.get((name, str(start)))
+    if item is None:
         raise CorruptCheckpointError(
             "the metadata do not say where a value is",
             expected="the place of " + ("an object" if start is None else f"the piece that begins at {start}"),
             found="nothing",
         )
-    return place
+    return item
 
 
 def _paths(planned: Any, names: Mapping[str, Any]) -> dict[str, tuple[str | int, ...]]:
     if planned is not None and not isinstance(planned, dict):
         raise _damaged("the paths of the values", planned)
-    found: dict[str, tuple[str | int, ...]] = {}
+    paths: dict[str, tuple[str | int, ...]] = {}
     for name in names:
         path = (planned or {}).get(name, (name,))
         if (
@@ -258,18 +258,18 @@ def _paths(planned: Any, names: Mapping[str, Any]) -> dict[str, tuple[str | int,
             or not isinstance(path[0], str)
         ):
             raise _damaged(f"a path of {DEEPEST} steps or less", path).with_context(key=name)
-        found[name] = tuple(path)
-    return found
+        paths[name] = tuple(path)
+    return paths
 
 
 def _check_apart(contents: DirectoryContents) -> None:
     """Checks that no two items claim the same bytes, so that all of them take no more than the data files."""
-    for (place, name), (other, following) in itertools.pairwise(contents.places()):
-        if place.file == other.file and other.offset < place.offset + place.length:
+    for (item, name), (other, following) in itertools.pairwise(contents.places()):
+        if item.file == other.file and other.offset < item.offset + item.length:
             raise CorruptCheckpointError(
                 "two values claim the same bytes",
                 key=following,
-                expected=f"a start at {place.offset + place.length} or later in {place.file!r:.80}, where {name!r:.80} ends",
+                expected=f"a start at {item.offset + item.length} or later in {item.file!r:.80}, where {name!r:.80} ends",
                 found=other.offset,
             )
 

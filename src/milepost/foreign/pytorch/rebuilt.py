@@ -210,8 +210,8 @@ def _tensor_v3(
 
 
 def _flagged(stored: Stored, flags: Any) -> Stored:
-    found = frozenset(f"{name!s:.40}" for name, value in flags.items() if value) if isinstance(flags, dict) else None
-    return flagged(stored, found) if found else stored
+    names = frozenset(f"{name!s:.40}" for name, value in flags.items() if value) if isinstance(flags, dict) else None
+    return flagged(stored, names) if names else stored
 
 
 def _parameter(data: Any, *rest: Any) -> Any:

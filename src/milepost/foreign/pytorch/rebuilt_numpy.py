@@ -144,10 +144,10 @@ def _scalar(dtype: Any, data: Any) -> Any:
         data = data.encode()
     if not isinstance(dtype, ElementType):
         raise TypeError("not a number of NumPy")
-    found = dtype.numpy()
+    numpy_dtype = dtype.numpy()
     if not isinstance(data, bytes):
         raise TypeError("not a number of NumPy")
-    return np.frombuffer(data, found, 1).astype(found.newbyteorder("="))[0]
+    return np.frombuffer(data, numpy_dtype, 1).astype(numpy_dtype.newbyteorder("="))[0]
 
 
 def _reconstruct(*_: Any) -> UnbuiltArray:

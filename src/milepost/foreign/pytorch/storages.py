@@ -138,7 +138,7 @@ class TorchStorages:
         begin, size, crc = (np.array(column, np.int64) for column in columns)
         offset = np.array([view.offset for view in views], np.int64)
         specs, spec = numbered(tensor.spec for tensor in tensors.values())
-        found = Catalogue.of(
+        catalogue = Catalogue.of(
             [*tensors],
             specs,
             spec,
@@ -146,8 +146,8 @@ class TorchStorages:
             start=begin + offset,
             is_run=[view.strides is None and not view.flags and not self._swapped for view in views],
         )
-        checksum = np.where(found.size == size, crc, OF_MORE)
-        return found._replace(checksum=np.where(crc == UNKNOWN, NO_CHECKSUM, checksum))
+        checksum = np.where(catalogue.size == size, crc, OF_MORE)
+        return catalogue._replace(checksum=np.where(crc == UNKNOWN, NO_CHECKSUM, checksum))
 
     def read_into(self, tensor: Stored, destination: Array) -> None:
         """Reads a tensor into a contiguous array of its type and shape."""

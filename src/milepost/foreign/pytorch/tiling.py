@@ -48,16 +48,16 @@ def check_tiling(boxes: Sequence[Box], shape: Sequence[int]) -> None:
             raise CorruptCheckpointError(
                 "a saved piece reaches outside its tensor", expected=f"within [{format_shape(shape)}]", found=_text(box)
             )
-    size, found = math.prod(shape), sum(map(_volume, boxes))
-    if found < size:
+    size, volume = math.prod(shape), sum(map(_volume, boxes))
+    if volume < size:
         raise CorruptCheckpointError(
             "the saved pieces of a tensor do not cover it",
             expected=f"{size} elements, for the shape [{format_shape(shape)}]",
-            found=f"pieces of {found} elements",
+            found=f"pieces of {volume} elements",
             remedy="use another checkpoint: a process did not save its part of the tensor",
         )
     _check_apart(boxes)
-    assert found == size, "boxes that are apart, within a tensor, have no more elements than it"
+    assert volume == size, "boxes that are apart, within a tensor, have no more elements than it"
 
 
 def _check_apart(boxes: Sequence[Box]) -> None:

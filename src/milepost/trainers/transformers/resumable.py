@@ -56,8 +56,8 @@ class Resumable:
         try:
             saved = attached.saved
             if saved is None:
-                given = None if isinstance(resume_from_checkpoint, bool) else resume_from_checkpoint
-                return trainer.train(given, *args, **kwargs)
+                checkpoint = None if isinstance(resume_from_checkpoint, bool) else resume_from_checkpoint
+                return trainer.train(checkpoint, *args, **kwargs)
             with tempfile.TemporaryDirectory(prefix="milepost-") as directory:
                 path = os.path.join(directory, private.STATE_FILE)
                 with open(path, "w", encoding="utf-8") as file:
@@ -235,12 +235,12 @@ class Resumable:
 
 def _evaluated(trainer: Any, step: int) -> dict[str, float]:
     """The metrics of the evaluation after a step, if there was one."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for logged in reversed(trainer.state.log_history):
         if logged.get("step") != step:
             break
-        found = {name: value for name, value in logged.items() if isinstance(value, (int, float))} | found
-    return found if any(name.startswith("eval_") for name in found) else {}
+        metrics = {name: value for name, value in logged.items() if isinstance(value, (int, float))} | metrics
+    return metrics if any(name.startswith("eval_") for name in metrics) else {}
 
 
 def _text(state: Any) -> str:

@@ -41,8 +41,8 @@ class _TorchStore:
         warning to the standard error stream whenever its time has passed. A comparison with what is no message sets nothing, and
         returns the value, or what it was compared with.
         """
-        found = bytes(self._store.compare_set(key, _NOTHING, _NOTHING))
-        return None if found == _NOTHING.encode() else found
+        value = bytes(self._store.compare_set(key, _NOTHING, _NOTHING))
+        return None if value == _NOTHING.encode() else value
 
     def delete(self, key: str) -> None:
         self._store.delete_key(key)

@@ -58,18 +58,18 @@ class DTensorAdapter(Adapter):
         return refusal_of(obj)
 
     def values(self, obj: Any) -> Sequence[Value]:
-        found = held_of(obj)
-        boxes = [_box(part) for part in found.parts]
+        held_part = held_of(obj)
+        boxes = [_box(part) for part in held_part.parts]
         dtype, shape = dtype_of(obj.dtype), tuple(obj.shape)
-        return [Value(VARIABLE_VALUE, dtype, shape, lambda: _sharded_array(obj, found), in_boxes=True, boxes=boxes)]
+        return [Value(VARIABLE_VALUE, dtype, shape, lambda: _sharded_array(obj, held_part), in_boxes=True, boxes=boxes)]
 
     def assign(self, obj: Any, arrays: Mapping[str, Any]) -> Any:
         array = next(array for name, array in arrays.items() if name not in self.hints)
-        found = held_of(obj)
+        held_part = held_of(obj)
         if local_of(obj).is_meta:
             _make_memory(obj)
         local = local_of(obj)
-        for part in found.parts:
+        for part in held_part.parts:
             _read(local[part.local], array, _box(part))
         changed(local)
         changed(obj)
@@ -81,13 +81,14 @@ def _box(part: HeldBox) -> TensorSlice:
     return TensorSlice(tuple(zip(part.start, part.shape, strict=True)))
 
 
-def _sharded_array(tensor: Any, found: HeldPart) -> ShardedArray:
+def _sharded_array(tensor: Any, held_part: HeldPart) -> ShardedArray:
     local = local_of(tensor)
     if local.is_meta:
         no_value(tensor)
     array = elements(local)
     shards = [
-        Shard(tuple(part.start), array[part.local] if part.local else array, found.holders) for part in found.parts
+        Shard(tuple(part.start), array[part.local] if part.local else array, held_part.holders)
+        for part in held_part.parts
     ]
     return ShardedArray(dtype_of(tensor.dtype).numpy, tuple(tensor.shape), shards, layout_of(tensor))
 

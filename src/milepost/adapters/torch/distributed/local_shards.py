@@ -77,16 +77,16 @@ def held_of(tensor: Any) -> HeldPart:
         for entry in getattr(tensor._spec, "shard_order", None) or ()
     }
     rank = torch.distributed.get_rank()
-    found = held(tuple(tensor.shape), mesh, splits, rank, orders)
+    held_part = held(tuple(tensor.shape), mesh, splits, rank, orders)
     local = tuple(local_of(tensor).shape)
-    if found.holders and local != found.shape:
+    if held_part.holders and local != held_part.shape:
         raise UnsupportedError(
             "the local shard of a DTensor has a different shape than its mesh and placements say",
-            expected=f"{found.shape} on process {rank}, of {tuple(tensor.shape)}, {layout_of(tensor)}",
+            expected=f"{held_part.shape} on process {rank}, of {tuple(tensor.shape)}, {layout_of(tensor)}",
             found=f"{local}",
             remedy="make the DTensor with distribute_tensor(), or give DTensor.from_local() shards as torch.chunk makes them",
         )
-    return found
+    return held_part
 
 
 def layout_of(tensor: Any) -> str:
@@ -138,13 +138,13 @@ def _distributed() -> Any:
 def _processes(tensor: Any) -> np.ndarray[Any, Any]:
     """The numbers of the processes that hold a DTensor. Along the first dimension are the parts of the mesh that hold equal tensors."""
     mesh = tensor.device_mesh
-    found = _processes_of.get(mesh)
-    if found is None:
+    processes = _processes_of.get(mesh)
+    if processes is None:
         root = root_mesh(mesh)
-        own = mesh.mesh.numpy()
-        found = own[np.newaxis] if root is mesh else with_repetitions(own, root.mesh.numpy())
-        _processes_of[mesh] = found
-    return found
+        numbers = mesh.mesh.numpy()
+        processes = numbers[np.newaxis] if root is mesh else with_repetitions(numbers, root.mesh.numpy())
+        _processes_of[mesh] = processes
+    return processes
 
 
 def _named(ranks: np.ndarray[Any, Any]) -> str:

@@ -93,10 +93,10 @@ def held(
         >>> held((8,), mesh, [Split(0, 0, factor=2), Split(1, 0)], 1).parts[0].start
         (4,)
     """
-    places = np.argwhere(mesh == rank)
-    if not len(places):
+    positions = np.argwhere(mesh == rank)
+    if not len(positions):
         return HeldPart((0,), (), ())
-    place = [int(each) for each in places[0]]
+    position = [int(each) for each in positions[0]]
     for split in splits:
         if not 0 <= split.dim < len(shape):
             raise UnsupportedError(
@@ -107,9 +107,9 @@ def held(
     for dim, length in enumerate(shape):
         along = [split for split in splits if split.dim == dim]
         order = orders.get(dim) if orders else None
-        runs.append(_runs(length, along, mesh.shape, place, order))
+        runs.append(_runs(length, along, mesh.shape, position, order))
     repeated = tuple(
-        place[axis] if any(split.axis == axis for split in splits) else slice(None) for axis in range(mesh.ndim)
+        position[axis] if any(split.axis == axis for split in splits) else slice(None) for axis in range(mesh.ndim)
     )
     holders = tuple(sorted(int(each) for each in np.asarray(mesh[repeated]).reshape(-1)))
     return HeldPart(tuple(sum(length for _, length in each) for each in runs), _parts(runs), holders)
@@ -132,12 +132,12 @@ def with_repetitions(mesh: np.ndarray[Any, Any], root: np.ndarray[Any, Any]) -> 
         >>> with_repetitions(np.array([0, 2]), np.array([[0, 1], [2, 3]])).tolist()
         [[0, 2], [1, 3]]
     """
-    places = np.argwhere(np.isin(root, mesh))
-    if len(places) == mesh.size < root.size:
-        own = [axis for axis in range(root.ndim) if len(set(places[:, axis])) > 1]
-        others = [axis for axis in range(root.ndim) if axis not in own]
-        repeated: np.ndarray[Any, Any] = root.transpose(*others, *own)
-        if math.prod(root.shape[axis] for axis in own) == mesh.size:
+    positions = np.argwhere(np.isin(root, mesh))
+    if len(positions) == mesh.size < root.size:
+        axes = [axis for axis in range(root.ndim) if len(set(positions[:, axis])) > 1]
+        others = [axis for axis in range(root.ndim) if axis not in axes]
+        repeated: np.ndarray[Any, Any] = root.transpose(*others, *axes)
+        if math.prod(root.shape[axis] for axis in axes) == mesh.size:
             repeated = repeated.reshape(-1, *mesh.shape)
             if any(np.array_equal(each, mesh) for each in repeated):
                 return repeated
@@ -146,10 +146,10 @@ def with_repetitions(mesh: np.ndarray[Any, Any], root: np.ndarray[Any, Any]) -> 
 
 def _parts(runs: Sequence[Sequence[Run]]) -> tuple[HeldBox, ...]:
     placed = []
-    for each in runs:
-        ends = list(itertools.accumulate((length for _, length in each), initial=0))
+    for runs_along in runs:
+        ends = list(itertools.accumulate((length for _, length in runs_along), initial=0))
         placed.append(
-            [(*run, slice(begin, end)) for run, (begin, end) in zip(each, itertools.pairwise(ends), strict=True)]
+            [(*run, slice(begin, end)) for run, (begin, end) in zip(runs_along, itertools.pairwise(ends), strict=True)]
         )
     return tuple(
         HeldBox(
@@ -162,16 +162,16 @@ def _parts(runs: Sequence[Sequence[Run]]) -> tuple[HeldBox, ...]:
 
 
 def _runs(
-    length: int, splits: Sequence[Split], mesh: Sequence[int], place: Sequence[int], order: Sequence[int] | None
+    length: int, splits: Sequence[Split], mesh: Sequence[int], position: Sequence[int], order: Sequence[int] | None
 ) -> list[Run]:
     """The runs that one process holds along one dimension of a tensor. None of them is empty."""
     if order is None:
         order = _order(splits, mesh)
     if order is None:
-        return _by_index(length, splits, mesh, place)
+        return _by_index(length, splits, mesh, position)
     start = 0
     for axis in order:
-        first, length = _chunk(length, mesh[axis], place[axis])
+        first, length = _chunk(length, mesh[axis], position[axis])
         start += first
     return [(start, length)] if length else []
 
@@ -190,14 +190,14 @@ def _order(splits: Sequence[Split], mesh: Sequence[int]) -> list[int] | None:
     return order
 
 
-def _by_index(length: int, splits: Sequence[Split], mesh: Sequence[int], place: Sequence[int]) -> list[Run]:
+def _by_index(length: int, splits: Sequence[Split], mesh: Sequence[int], position: Sequence[int]) -> list[Run]:
     """The same for splits that have no order: each split is applied to every part that the others made, and the pieces are joined."""
     index = np.arange(length)
     for split in splits:
         pieces = []
         for number in range(split.factor):
             begin, size = _chunk(len(index), split.factor, number)
-            first, count = _chunk(size, mesh[split.axis], place[split.axis])
+            first, count = _chunk(size, mesh[split.axis], position[split.axis])
             pieces.append(index[begin + first : begin + first + count])
         index = np.concatenate(pieces)
     if not len(index):

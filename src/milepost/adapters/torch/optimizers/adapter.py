@@ -328,10 +328,10 @@ def unwrapped(optimizer: Any) -> Any:
 
 def _is_saved_whole(optimizer: Any) -> bool:
     """Whether an optimizer is saved by its ``state_dict``, because that may hold something else than its state and its groups."""
-    own = vars(optimizer)
-    if type(optimizer).state_dict is not _PLAIN.state_dict or STATE_DICT in own:
+    attributes = vars(optimizer)
+    if type(optimizer).state_dict is not _PLAIN.state_dict or STATE_DICT in attributes:
         return True
-    if any(own.get(name) for name in _SAVING):
+    if any(attributes.get(name) for name in _SAVING):
         return True
     remembered: dict[str, bool] = view_of(optimizer, _SAVED_WHOLE, dict)
     return remembered.get("is", False)
@@ -372,8 +372,8 @@ def _check_shapes(optimizer: Any) -> None:
 def _called(optimizer: Any, parameter: Any) -> str:
     """A parameter as errors call it: by its name, if the program has given names to the optimizer, and its position."""
     for number, group in enumerate(optimizer.param_groups):
-        for position, each in enumerate(group["params"]):
-            if each is parameter:
+        for position, trained in enumerate(group["params"]):
+            if trained is parameter:
                 name = f"{group['param_names'][position]!r}, " if "param_names" in group else ""
                 return f"{name}parameter {position} of group {number}"
     return "a parameter in no group"
@@ -392,10 +392,10 @@ def _set_what_its_class_sets(optimizer: Any) -> None:
 
 def _overrides_loading(optimizer: Any) -> bool:
     """Whether loading the state of an optimizer may do something else than copy values."""
-    own = vars(optimizer)
-    if type(optimizer).load_state_dict is not _PLAIN.load_state_dict or "load_state_dict" in own:
+    attributes = vars(optimizer)
+    if type(optimizer).load_state_dict is not _PLAIN.load_state_dict or "load_state_dict" in attributes:
         return True
-    return any(own.get(name) for name in _LOADING)
+    return any(attributes.get(name) for name in _LOADING)
 
 
 def _load_again(optimizer: Any) -> None:
@@ -456,8 +456,8 @@ def _group_of(optimizer: Any, parameter: Any) -> Any:
     if index.get("of") != now:
         groups = {id(each): (each, group) for group in optimizer.param_groups for each in group["params"]}
         index.update(of=now, groups=groups)
-    found, group = index["groups"].get(id(parameter), (None, None))
-    return group if found is parameter else None
+    trained, group = index["groups"].get(id(parameter), (None, None))
+    return group if trained is parameter else None
 
 
 def _common(optimizer: Any) -> Part:
@@ -478,8 +478,8 @@ def _put_back(optimizer: Any, entries: Mapping[Any, Any]) -> None:
     state, is_gone = optimizer.state, not entries.keys() <= optimizer.state.keys()
     state.update(entries)
     if is_gone:
-        places = {key: place for place, key in enumerate(_order(optimizer))}
-        ordered = sorted(state.items(), key=lambda entry: places.get(id(entry[0]), len(places)))
+        positions = {key: position for position, key in enumerate(_order(optimizer))}
+        ordered = sorted(state.items(), key=lambda entry: positions.get(id(entry[0]), len(positions)))
         state.clear()
         state.update(ordered)
 

@@ -34,15 +34,15 @@ def state_of_first_step(optimizer: Any, group: Mapping[str, Any], parameter: Any
         The state by name, whose numbers mean nothing. Empty if the optimizer makes none for a parameter of zeros alone, or
         has more in its attributes than settings, which the second one would change.
     """
-    own = {name: each for name, each in vars(optimizer).items() if name not in _LEFT_OUT}
-    kept = {name: each for name, each in own.items() if not name.endswith(_HOOKS)}
+    attributes = {name: each for name, each in vars(optimizer).items() if name not in _LEFT_OUT}
+    kept = {name: each for name, each in attributes.items() if not name.endswith(_HOOKS)}
     if is_dtensor(parameter) or not all(map(_is_setting, kept.values())):
         return {}
     stand_in = torch.nn.Parameter(torch.zeros_like(parameter, requires_grad=False))
     stand_in.grad = torch.zeros_like(stand_in)
     settings = {name: each.clone() if isinstance(each, torch.Tensor) else each for name, each in group.items()}
     second = object.__new__(type(optimizer))
-    vars(second).update(kept, **{name: type(each)() for name, each in own.items() if name not in kept})
+    vars(second).update(kept, **{name: type(each)() for name, each in attributes.items() if name not in kept})
     vars(second).update(state=defaultdict(dict), param_groups=[{**settings, "params": [stand_in]}])
     kind = stand_in.device.type
     devices = [] if kind == "cpu" else [stand_in.device]

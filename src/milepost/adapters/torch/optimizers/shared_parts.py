@@ -28,21 +28,21 @@ def shares_between_parts(optimizer: Any) -> bool:
                 slots[id(value)] = value
             elif inside(value) is not None:
                 others.append(value)
-    given = {id(value) for value in optimizer.defaults.values()}
+    defaults = {id(value) for value in optimizer.defaults.values()}
     settings = {
         id(value): value
         for group in optimizer.param_groups
         for name, value in group.items()
-        if name not in NO_STATE and name != "params" and id(value) not in given
+        if name not in NO_STATE and name != "params" and id(value) not in defaults
     }
     known = set(slots)
     tensors = list(slots.values())
     for part in (*others, *settings.values()):
-        found = {id(each): each for each in _below(part)}
-        if not known.isdisjoint(found):
+        objects = {id(each): each for each in _below(part)}
+        if not known.isdisjoint(objects):
             return True
-        known.update(found)
-        tensors.extend(each for each in found.values() if isinstance(each, torch.Tensor))
+        known.update(objects)
+        tensors.extend(each for each in objects.values() if isinstance(each, torch.Tensor))
     return bool(tensors) and _share_memory(tensors)
 
 

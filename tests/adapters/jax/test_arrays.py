@@ -16,6 +16,7 @@ pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
+from milepost.adapters.jax.moved import enable_x64
 from tests.adapters.jax.restoring import restored
 
 DTYPES = [
@@ -145,7 +146,7 @@ def test_an_array_that_is_being_traced_is_refused(path):
 
 
 def test_64_bit_arrays_are_not_made_narrower_when_jax_is(path):
-    with jax.enable_x64(True):
+    with enable_x64(True):
         x, old = jnp.arange(3) + 2**40, jnp.zeros(3, "int64")
         written(path, x=x)
     got = restored(path, x=old).x
@@ -154,7 +155,7 @@ def test_64_bit_arrays_are_not_made_narrower_when_jax_is(path):
 
 
 def test_a_64_bit_value_does_not_fit_a_32_bit_array(path):
-    with jax.enable_x64(True):
+    with enable_x64(True):
         written(path, x=jnp.zeros(3))
     with pytest.raises(milepost.MismatchError, match=r"(?s)key: x.*float32\[3\].*float64\[3\]"):
         restored(path, x=jnp.ones(3))
@@ -213,6 +214,7 @@ import json, sys
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P, SingleDeviceSharding
 import milepost
+from milepost.adapters.jax.moved import enable_x64
 
 path = sys.argv[1]
 mesh = jax.make_mesh((2,), ("d",))
@@ -250,6 +252,7 @@ import contextlib, json, sys
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P, SingleDeviceSharding
 import milepost.jax
+from milepost.adapters.jax.moved import enable_x64
 
 path = sys.argv[1]
 first, second = jax.devices()
@@ -263,6 +266,8 @@ surroundings = {
     "mesh": lambda: jax.set_mesh(jax.make_mesh((2,), ("y",), axis_types=(jax.sharding.AxisType.Explicit,))),
     "nothing again": contextlib.nullcontext,
 }
+if not hasattr(jax, "set_mesh"):  # before JAX 0.7
+    del surroundings["mesh"]
 shardings = {"none": None, "device": SingleDeviceSharding(second), "mesh": one}
 wrong = []
 for around, sharding in [("nothing", name) for name in shardings] + [(name, "none") for name in surroundings]:
@@ -271,7 +276,7 @@ for around, sharding in [("nothing", name) for name in shardings] + [(name, "non
         restored, status = milepost.jax.restore(path, given)
         status.assert_consumed()
         for name, new in restored.items():
-            with jax.enable_x64(True):
+            with enable_x64(True):
                 expected = jax.device_put(np.asarray(plain[name]), shardings[sharding])
             facts = [(each.aval, each.sharding, each.committed, each.weak_type, each.dtype) for each in (new, expected)]
             if facts[0] != facts[1] or not np.array_equal(np.asarray(new), np.asarray(plain[name])):

@@ -11,6 +11,7 @@ import numpy as np
 from flax import nnx
 
 from milepost.adapters.flax.variables import VARIABLES
+from milepost.adapters.jax.moved import Ref, new_ref
 from milepost.graph.trees.leaves import with_leaves
 
 _SORTED: Final = (dict, defaultdict)
@@ -73,11 +74,11 @@ class _Copies:
 
     def _new(self, obj: Any) -> Any:
         kind = type(obj)
-        if kind is jax.Ref:
+        if kind is Ref:
             return self._change(obj)
         if issubclass(kind, VARIABLES):
             value = obj.get_raw_value()
-            if type(value) is jax.Ref:
+            if type(value) is Ref:
                 new = self.of(value)
             elif isinstance(value, (jax.Array, np.ndarray)):  # which most are
                 new = self._change(value)
@@ -109,7 +110,7 @@ class _Copies:
 def _is_shared(value: Any) -> bool:
     """Whether NNX sees that several objects hold the same value: a variable, a reference or a node."""
     kind = type(value)
-    return kind is jax.Ref or issubclass(kind, VARIABLES) or nnx.graphlib.is_node_module(value)
+    return kind is Ref or issubclass(kind, VARIABLES) or nnx.graphlib.is_node_module(value)
 
 
 def _mapped(change: Callable[[Any], Any], tree: Any, is_leaf: Callable[[Any], bool]) -> Any:
@@ -142,4 +143,4 @@ def _is_sorted_or_shared(value: Any) -> bool:
 def _same(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray):
         return leaf.copy()  # it would be restored in place
-    return jax.new_ref(leaf[...]) if type(leaf) is jax.Ref else leaf
+    return new_ref(leaf[...]) if type(leaf) is Ref else leaf

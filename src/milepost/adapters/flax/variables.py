@@ -14,6 +14,7 @@ from typing import Any, Final
 import jax
 from flax import nnx
 
+from milepost.adapters.jax.moved import Ref
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type
 from milepost.graph.keys import VARIABLE_VALUE
@@ -99,7 +100,7 @@ def _kind(raw_value: Any) -> type[Place] | None:
 
 
 def _adapter_of_refs() -> Adapter:
-    adapter = adapter_of_type(jax.Ref)
+    adapter = adapter_of_type(Ref)
     assert adapter is not None, "references have an adapter"
     return adapter
 
@@ -151,4 +152,4 @@ def _local_name(path: str, name: str) -> str:
 
 
 def _is_ref(raw_value: Any) -> bool:
-    return type(raw_value) is jax.Ref  # isinstance() is slow here: it asks JAX for the type of every array
+    return type(raw_value) is Ref  # isinstance() is slow here: it asks JAX for the type of every array

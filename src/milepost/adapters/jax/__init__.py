@@ -8,6 +8,7 @@
 `refs`              mutable arrays
 `plain_kinds`       arrays and keys in the plain state of other objects
 `outlines`          copies of trees without their arrays, or with objects of their own
+`moved`             names of JAX that older versions have elsewhere
 `coordinator`       how the processes of one program exchange messages
 `private`           the private names of JAX that the other files use
 ==================  ==============================================================================

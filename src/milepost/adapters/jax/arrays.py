@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
+from milepost.adapters.jax.moved import enable_x64
 from milepost.adapters.jax.pieces import (
     Whereabouts,
     are_read_at_once,
@@ -280,7 +281,7 @@ def _width_of(dtype: Any) -> contextlib.AbstractContextManager[Any]:
     """Keeps JAX from making 64-bit elements narrower than those of the live array, however JAX is configured."""
     if dtype.itemsize < _WIDE or jax.config.jax_enable_x64:
         return contextlib.nullcontext()
-    wide: contextlib.AbstractContextManager[Any] = jax.enable_x64(True)
+    wide: contextlib.AbstractContextManager[Any] = enable_x64(True)
     return wide
 
 

@@ -29,7 +29,8 @@ class KeyAdapter(JaxArrayAdapter):
     array_type = ""
 
     def handles(self, kind: type) -> bool:
-        return issubclass(kind, jax.Array) and not hasattr(kind, "weak_type")  # the class has no public name
+        # The class of keys has no public name. Values that are being traced are for the adapter of arrays, which refuses them.
+        return issubclass(kind, jax.Array) and not (hasattr(kind, "weak_type") or issubclass(kind, jax.core.Tracer))
 
     def values(self, obj: Any) -> Sequence[Value]:
         one, implementation = _describe_one(obj.dtype)

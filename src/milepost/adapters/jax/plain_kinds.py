@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from milepost.adapters.jax.arrays import read
+from milepost.adapters.jax.moved import enable_x64
 from milepost.errors import UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.plain_state.encoding import register_kind
@@ -37,7 +38,7 @@ def _gathered(array: Any) -> Array:
 
 
 def _array(plain: Array) -> Any:
-    with jax.enable_x64(True):  # otherwise elements of 64 bits become narrower
+    with enable_x64(True):  # otherwise elements of 64 bits become narrower
         return jnp.array(plain)
 
 

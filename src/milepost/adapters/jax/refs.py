@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-
+from milepost.adapters.jax.moved import Ref
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type, register
 
 
@@ -16,7 +15,7 @@ class RefAdapter(Adapter):
     leaf = True
 
     def handles(self, kind: type) -> bool:
-        return issubclass(kind, jax.Ref)
+        return issubclass(kind, Ref)
 
     def values(self, obj: Any) -> Sequence[Value]:
         array = obj[...]

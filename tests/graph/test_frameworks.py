@@ -243,6 +243,14 @@ def test_each_framework_fails_every_time(framework, module, attempt):
     assert ended.stdout.split("\n")[:3] == [f"{framework.partition('.')[0]} y.x"] * 3, ended.stderr
 
 
+def test_a_keras_that_is_too_old_for_the_callback_is_refused_by_name():
+    pytest.importorskip("keras")
+    program = "import keras; keras.__version__ = '3.6.0'; import milepost.keras"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert "AdapterError" in ended.stderr
+    assert "keras 3.6.0: ImportError: the callback needs Keras 3.10 or newer" in ended.stderr
+
+
 @pytest.mark.parametrize("framework", ["torch", "jax", "flax", "tensorflow", "keras"])
 def test_the_versions_that_adapters_were_tried_with_are_those_installed(framework):
     version = pytest.importorskip(framework).__version__

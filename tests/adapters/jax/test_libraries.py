@@ -1,5 +1,8 @@
 """Nodes of other libraries' classes: Flax's structs and train states, Equinox's modules."""
 
+import subprocess
+import sys
+
 import pytest
 
 import milepost
@@ -155,3 +158,18 @@ class TestEquinox:
         embedding, linear = restored(path, model=make(2)).model()
         assert jnp.array_equal(embedding.weight, make(1)()[0].weight)
         assert jnp.array_equal(linear.weight, embedding.weight)
+
+
+def test_a_program_of_linen_needs_nothing_of_nnx(tmp_path):
+    pytest.importorskip("flax.linen")
+    program = f"""
+import sys
+from flax import linen
+import jax.numpy as jnp, milepost.jax
+sys.modules["flax.nnx"] = None  # no import of it succeeds
+with milepost.jax.TreeManager({str(tmp_path)!r}) as manager:
+    manager.save({{"w": jnp.ones(3)}}, 1)
+    print(manager.restore_latest({{"w": jnp.zeros(3)}}))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert "1., 1., 1." in ended.stdout, ended.stderr

@@ -5,10 +5,11 @@ It is plain data. A restore changes it (`milepost.restoring.restore`). Reports a
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from milepost.bundle import BundleReader, CastingReader
 from milepost.deferred.identity import Bindings, Reference, uids
@@ -50,6 +51,12 @@ _NO_GRAPH: Final = ObjectGraph(())
 NO_NOTES: Final = FileNotes()
 
 
+class Asking(Protocol):
+    """A status, as the warnings at the end of the process use it. It knows the present live objects."""
+
+    def warn_of_missing(self) -> None: ...
+
+
 class RestoreRecord:
     """What is known of one restore. It lives as long as its status, or as long as one of its values is deferred.
 
@@ -77,6 +84,7 @@ class RestoreRecord:
         lacking: The live plain values, and members of lists of values, for which nothing was saved, by identity.
         stayed: The state of optimizers that the restore does not change because the checkpoint lacks it, by identity.
         may_lack: Whether there may be live objects for which nothing was saved.
+        statuses: The statuses that exist, which warn at the end of the process.
         is_watched: Whether the status still exists.
         is_asked: Whether the program has asked the status for a report or an assertion.
         partial_expected: Whether `expect_partial` was called, so that there is no warning of values that no object took.
@@ -112,6 +120,7 @@ class RestoreRecord:
         self.lacking: dict[int, Reference] = {}
         self.stayed: dict[int, Reference] = {}
         self.may_lack = False
+        self.statuses: weakref.WeakSet[Asking] = weakref.WeakSet()
         self.is_watched = True
         self.is_asked = False
         self.partial_expected = False

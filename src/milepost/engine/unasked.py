@@ -34,16 +34,8 @@ class Inquired(Protocol):
     def warn_of_unused(self) -> None: ...
 
 
-class Asking(Protocol):
-    """A status, as warnings use it. It knows the present live objects."""
-
-    def warn_of_missing(self) -> None: ...
-
-
 restores: Final[weakref.WeakSet[Inquired]] = weakref.WeakSet()
-"""The restores that warn at the end of the process."""
-statuses: Final[weakref.WeakSet[Asking]] = weakref.WeakSet()
-"""The statuses that warn at the end of the process."""
+"""The restores that warn at the end of the process, with their statuses."""
 
 
 def warn_before_save(operation: Operation) -> None:
@@ -88,18 +80,13 @@ def listed(entries: Sequence[object]) -> str:
 
 
 def _warn_at_exit() -> None:
-    for status in list(statuses):
-        status.warn_of_missing()
     for restore in list(restores):
+        for status in list(restore.record.statuses):
+            status.warn_of_missing()
         restore.warn_of_unused()
-    _forget()
-
-
-def _forget() -> None:
-    statuses.clear()
     restores.clear()
 
 
 atexit.register(_warn_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)  # the parent process warns
+    os.register_at_fork(after_in_child=restores.clear)  # the parent process warns

@@ -243,7 +243,7 @@ class CheckpointLoadStatus(_RestoredStatus):
         super().__init__(view)
         self._restoration: Restoration = restoration
         self.hint = hint
-        unasked.statuses.add(self)
+        restoration.record.statuses.add(self)
 
     def report(self) -> Report:
         with self._look("a report"):
@@ -319,7 +319,7 @@ class NameBasedStatus(_RestoredStatus):
     def __init__(self, restoration: NameBasedRestoration, view: View) -> None:
         super().__init__(view)
         self._restoration: NameBasedRestoration = restoration
-        unasked.statuses.add(self)
+        restoration.record.statuses.add(self)
 
     def report(self) -> Report:
         with self._look("a report"):

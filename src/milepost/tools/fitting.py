@@ -93,11 +93,11 @@ def divided(text: str, width: int) -> list[str]:
 
 
 def _parts(text: str) -> list[str]:
-    ends = {found.end() for found in _ENDS.finditer(text)} | {len(text)}
+    ends = {match.end() for match in _ENDS.finditer(text)} | {len(text)}
     for word in _LONG_WORD.finditer(text):
-        ends.update(place + 1 for place in range(*word.span()) if text[place] in "=[")
+        ends.update(position + 1 for position in range(*word.span()) if text[position] in "=[")
     for shape in _SHAPE.finditer(text):
-        ends.update(place + 1 for place in range(*shape.span()) if text[place] == ",")
+        ends.update(position + 1 for position in range(*shape.span()) if text[position] == ",")
     ordered = [0, *sorted(ends)]
     return [text[start:end] for start, end in itertools.pairwise(ordered)]
 
@@ -155,36 +155,38 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
         width: How many places a line of the terminal has.
     """
     natural = [
-        max(width_of(column.title), max((width_of(row[place]) for row in rows), default=0))
-        for place, column in enumerate(columns)
+        max(width_of(column.title), max((width_of(row[position]) for row in rows), default=0))
+        for position, column in enumerate(columns)
     ]
     kept = list(range(len(columns)))
     if _total(natural, kept) <= width:
         return Fitted(_lines(columns, rows, natural), [])
     least = [
-        min(natural[place], _least(column, [row[place] for row in rows])) if column.folds else natural[place]
-        for place, column in enumerate(columns)
+        min(natural[position], _least(column, [row[position] for row in rows])) if column.folds else natural[position]
+        for position, column in enumerate(columns)
     ]
-    spare = sorted((place for place in kept if columns[place].spare), key=lambda place: columns[place].spare)
-    kept = [place for place in kept if not columns[place].spare]
+    spare = sorted(
+        (position for position in kept if columns[position].spare), key=lambda position: columns[position].spare
+    )
+    kept = [position for position in kept if not columns[position].spare]
     if _total(least, kept) > width:
         return Fitted(_stacked(columns, rows, width), [])
     # a column that can be spared is not worth a name of usual length in two lines
-    usual = [max(each, min(natural[place], LONGEST_PART)) for place, each in enumerate(least)]
-    for place in spare:
-        if _total(usual, [*kept, place]) <= width:
-            kept.append(place)
+    usual = [max(each, min(natural[position], LONGEST_PART)) for position, each in enumerate(least)]
+    for position in spare:
+        if _total(usual, [*kept, position]) <= width:
+            kept.append(position)
     kept.sort()
     widths = _shared(
-        [least[place] for place in kept], [natural[place] for place in kept], width - GAP * (len(kept) - 1)
+        [least[position] for position in kept], [natural[position] for position in kept], width - GAP * (len(kept) - 1)
     )
-    left_out = [column.title for place, column in enumerate(columns) if place not in kept]
-    cells = rows if len(kept) == len(columns) else [[row[place] for place in kept] for row in rows]
-    return Fitted(_lines([columns[place] for place in kept], cells, widths), left_out)
+    left_out = [column.title for position, column in enumerate(columns) if position not in kept]
+    cells = rows if len(kept) == len(columns) else [[row[position] for position in kept] for row in rows]
+    return Fitted(_lines([columns[position] for position in kept], cells, widths), left_out)
 
 
 def _total(widths: Sequence[int], kept: Sequence[int]) -> int:
-    return sum(widths[place] for place in kept) + GAP * (len(kept) - 1)
+    return sum(widths[position] for position in kept) + GAP * (len(kept) - 1)
 
 
 def _least(column: Column, cells: Sequence[str]) -> int:
@@ -202,7 +204,7 @@ def _least(column: Column, cells: Sequence[str]) -> int:
 def _shared(least: list[int], natural: list[int], room: int) -> list[int]:
     """The widths of columns. What is left of the room goes to the narrowest of those that need more."""
     widths, room = list(least), room - sum(least)
-    while room > 0 and (waiting := [place for place, each in enumerate(widths) if each < natural[place]]):
+    while room > 0 and (waiting := [position for position, each in enumerate(widths) if each < natural[position]]):
         widths[min(waiting, key=widths.__getitem__)] += 1
         room -= 1
     return widths
@@ -234,9 +236,9 @@ def _cell(text: str, column: Column, width: int) -> list[str]:
 
 def _line(cells: Sequence[tuple[str, str, bool]], widths: Sequence[int]) -> list[tuple[str, str]]:
     line: list[tuple[str, str]] = []
-    for place, ((text, style, right), width) in enumerate(zip(cells, widths, strict=True)):
+    for position, ((text, style, right), width) in enumerate(zip(cells, widths, strict=True)):
         padding = " " * (width - width_of(text))
-        gap = " " * GAP if place else ""
+        gap = " " * GAP if position else ""
         line += [(gap + padding, ""), (text, style)] if right else [(gap, ""), (text, style), (padding, "")]
     while line and not line[-1][0].strip():
         line.pop()
@@ -245,22 +247,24 @@ def _line(cells: Sequence[tuple[str, str, bool]], widths: Sequence[int]) -> list
 
 def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[str, str]]]:
     """Each row as several lines: the name, and below it the other cells."""
-    head = next((place for place, column in enumerate(columns) if column.style == NAMES), len(columns) - 1)
+    head = next((position for position, column in enumerate(columns) if column.style == NAMES), len(columns) - 1)
     for number, row in enumerate([[column.title for column in columns], *rows]):
         styles = ["bold"] * len(columns) if not number else [column.style for column in columns]
         name = row[head].lstrip(" ")
         indent = " " * min(len(row[head]) - len(name), width // 2)
-        for place, text in enumerate(divided(name, width - len(indent) - GAP)):
-            yield [(indent + ("  " if place else ""), ""), (text, styles[head])]
-        others = [(text, style) for place, (text, style) in enumerate(zip(row, styles, strict=True)) if place != head]
+        for position, text in enumerate(divided(name, width - len(indent) - GAP)):
+            yield [(indent + ("  " if position else ""), ""), (text, styles[head])]
+        others = [
+            (text, style) for position, (text, style) in enumerate(zip(row, styles, strict=True)) if position != head
+        ]
         start = indent + "    "
         below, used = [(start, "")], len(start)
         for text, style in others:
-            for each in divided(text, width - len(start)) if text else ():
-                if used + width_of(each) > width:
+            for part in divided(text, width - len(start)) if text else ():
+                if used + width_of(part) > width:
                     yield below
                     below, used = [(start, "")], len(start)
-                below += [(" " * GAP if used > len(start) else "", ""), (each, style)]
-                used += width_of(each) + GAP
+                below += [(" " * GAP if used > len(start) else "", ""), (part, style)]
+                used += width_of(part) + GAP
         if used > len(start):
             yield below

@@ -132,16 +132,16 @@ def inventory_of(path: str, storage: Storage = LOCAL_STORAGE, *, below: bool = F
     """
     if _means_one(storage, path):
         return Inventory([_alone(storage, path)])
-    found = _inside(storage, path, below=below)
-    if not found.places:
-        error = found.problems[0] if found.problems else no_checkpoint_error(storage, path)
-        if below and found.not_searched and not found.problems:
+    inventory = _inside(storage, path, below=below)
+    if not inventory.places:
+        error = inventory.problems[0] if inventory.problems else no_checkpoint_error(storage, path)
+        if below and inventory.not_searched and not inventory.problems:
             error.remedy = (
-                f"name one of the directories in it, which were not looked into: {_listed(found.not_searched)}"
+                f"name one of the directories in it, which were not looked into: {_listed(inventory.not_searched)}"
             )
         raise error
-    found.places.sort(key=lambda place: _order(place.path))
-    return found
+    inventory.places.sort(key=lambda checkpoint: _order(checkpoint.path))
+    return inventory
 
 
 def _inside(storage: Storage, directory: str, *, below: bool) -> Inventory:
@@ -166,28 +166,28 @@ def _inside(storage: Storage, directory: str, *, below: bool) -> Inventory:
     left_out = set(prefixes).difference(listed) if state is not None else ()
     paths = dict.fromkeys([*prefixes, *(each for each in others if each not in known), *listed])
     latest = None if state is None else state.model_checkpoint_path
-    places = {
-        each: FoundCheckpoint(
-            each, _number(each), each == latest, each in pinned, each in listed, each in left_out, listed.get(each)
+    checkpoints = {
+        path: FoundCheckpoint(
+            path, _number(path), path == latest, path in pinned, path in listed, path in left_out, listed.get(path)
         )
-        for each in paths
+        for path in paths
     }
     if not below:
-        return Inventory([*places.values()], problems, directories)
+        return Inventory([*checkpoints.values()], problems, directories)
     not_searched = []
-    for each in directories:
+    for subdirectory in directories:
         try:
-            inside = _inside(storage, each, below=False)
+            inside = _inside(storage, subdirectory, below=False)
         except StorageError:  # this user may not read it
-            not_searched.append(each)
+            not_searched.append(subdirectory)
             continue
-        model = files_of_model(storage, each) if each in paths else []
-        for place in inside.places:
-            if place.path not in model:
-                places.setdefault(place.path, place)
+        model = files_of_model(storage, subdirectory) if subdirectory in paths else []
+        for checkpoint in inside.places:
+            if checkpoint.path not in model:
+                checkpoints.setdefault(checkpoint.path, checkpoint)
         problems += inside.problems
         not_searched += inside.not_searched
-    return Inventory([*places.values()], problems, not_searched)
+    return Inventory([*checkpoints.values()], problems, not_searched)
 
 
 def not_searched_note(inventory: Inventory) -> str:
@@ -216,8 +216,8 @@ def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointFacts:
             reader.check_files()
             if not reader.origin.is_checkpoint:
                 return CheckpointFacts("complete", *_stat(_files_of(storage, path)), len(reader.keys()))
-            found = _stat([index_path(reader.prefix), *reader.shard_paths])
-            return CheckpointFacts("complete", *found, len(reader.keys()), read_metadata(reader).metrics or {})
+            size_and_time = _stat([index_path(reader.prefix), *reader.shard_paths])
+            return CheckpointFacts("complete", *size_and_time, len(reader.keys()), read_metadata(reader).metrics or {})
     except (CheckpointNotFoundError, CorruptCheckpointError) as error:
         state, problem = "damaged", error
     except (UnsupportedError, StorageError) as error:
@@ -308,29 +308,29 @@ def _others(storage: Storage, directory: str) -> tuple[list[str], list[str]]:
         more in it, as trainers save the optimizer beside the model.
     """
     names = dict.fromkeys(sorted(storage.list(directory)))
-    found: list[str] = []
+    paths: list[str] = []
     directories: list[str] = []
     if is_saved_model(storage, directory) and storage.is_file(index_path(variables := prefix_of_variables(directory))):
-        found.append(variables)
+        paths.append(variables)
     indexes = [name for name in names if is_index(name)]
     for name in names:
         path = os.path.join(directory, name)
         if storage.is_directory(path):
             is_one, is_more = _is_one_directory(storage, path)
-            found += [path] if is_one else []
+            paths += [path] if is_one else []
             directories += [path] if is_more else []
         elif not storage.is_file(path):
             continue  # a pipe or a device
         elif name.endswith(_WEIGHTS) or (name.endswith(_PICKLED) and _is_archive(storage, path)):
             if not is_part_of_model(name, indexes):
-                found.append(path)
+                paths.append(path)
         else:
             if is_index(name) or (name + _GRAPH in names and name + INDEX_SUFFIX not in names):
-                found.append(path)
+                paths.append(path)
             split = None if parse_data_path(name) else _SHARD.fullmatch(name)
             if split and v1_shards(storage, os.path.join(directory, split[1])):
-                found.append(os.path.join(directory, split[1]))
-    return found, directories
+                paths.append(os.path.join(directory, split[1]))
+    return paths, directories
 
 
 def _is_archive(storage: Storage, path: str) -> bool:
@@ -356,8 +356,8 @@ def _is_one_directory(storage: Storage, path: str) -> tuple[bool, bool]:
         return False, True
     inside = [os.path.join(path, name) for name in names]
     is_more = any(
-        each not in model and (each.endswith((*_WEIGHTS, *_PICKLED, INDEX_SUFFIX)) or storage.is_directory(each))
-        for each in inside
+        entry not in model and (entry.endswith((*_WEIGHTS, *_PICKLED, INDEX_SUFFIX)) or storage.is_directory(entry))
+        for entry in inside
     )
     return bool(model), is_more or not model
 
@@ -387,13 +387,13 @@ def _stat(paths: Iterable[str]) -> tuple[int, float | None]:
         inside = [path]
         if os.path.isdir(path):
             inside = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-        for each in inside:
+        for file in inside:
             try:
-                found = os.stat(each)
+                status = os.stat(file)
             except (OSError, ValueError):
                 continue
-            total += found.st_size
-            last = found.st_mtime if last is None else max(last, found.st_mtime)
+            total += status.st_size
+            last = status.st_mtime if last is None else max(last, status.st_mtime)
     return total, last
 
 

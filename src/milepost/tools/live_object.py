@@ -32,23 +32,23 @@ def checkpoint_named(name: str) -> milepost.Checkpoint:
         sys.path.insert(0, os.getcwd())
     with contextlib.redirect_stdout(sys.stderr):
         with _explained(f"importing the module {module_name!r}"):
-            found: Any = importlib.import_module(module_name)
+            value: Any = importlib.import_module(module_name)
         for part in path.split("."):
-            if not hasattr(found, part):
+            if not hasattr(value, part):
                 raise UnsupportedError(
                     f"the module {module_name!r} has no object of this name",
                     key=path,
                     file=getattr(sys.modules[module_name], "__file__", None),
                     remedy="pass the name of an object of the module, or of a function without arguments that makes one",
                 )
-            found = getattr(found, part)
-        if not _is_accepted(found) and callable(found):
+            value = getattr(value, part)
+        if not _is_accepted(value) and callable(value):
             with _explained(f"calling {name}"):
-                found = found()
-            if inspect.iscoroutine(found):
-                found.close()  # otherwise Python warns that nothing awaited it, beside the error
+                value = value()
+            if inspect.iscoroutine(value):
+                value.close()  # otherwise Python warns that nothing awaited it, beside the error
         with _explained(f"making a Checkpoint of what {name} is"):
-            return _as_checkpoint(found, name)
+            return _as_checkpoint(value, name)
 
 
 def _is_accepted(value: Any) -> bool:
@@ -85,8 +85,8 @@ def _explained(doing: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        own = (__file__, importlib.__file__, "<")
-        last = next((frame for frame in reversed(frames) if not frame.filename.startswith(own)), None)
+        own_filenames = (__file__, importlib.__file__, "<")
+        last = next((frame for frame in reversed(frames) if not frame.filename.startswith(own_filenames)), None)
         raise UnsupportedError(
             f"{doing} raised {type(error).__name__}: {error}",
             file=None if last is None else f"{last.filename}, line {last.lineno}",

@@ -33,13 +33,13 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
         CorruptCheckpointError: Its index is damaged.
     """
     for attempt in range(_TRIES):
-        found = None
+        checkpoint_path = None
         try:
-            found = newest_of_orbax(storage, resolve(path, storage, verify))
-            return open_any(storage, found)
+            checkpoint_path = newest_of_orbax(storage, resolve(path, storage, verify))
+            return open_any(storage, checkpoint_path)
         except CheckpointNotFoundError as error:
             # another program may have removed the checkpoint, and saved a newer one
-            is_itself = found == path and not steps_of_orbax(storage, path)
+            is_itself = checkpoint_path == path and not steps_of_orbax(storage, path)
             if is_itself or not storage.is_directory(path):
                 raise
             if attempt == _TRIES - 1:

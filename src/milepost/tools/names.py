@@ -46,11 +46,11 @@ def printed(key: str, reader: BundleReader) -> str:
 
 def all_printed(keys: Sequence[str], reader: BundleReader) -> list[str]:
     """Very many keys as `printed` gives them."""
-    found = all_named(keys)
+    names = all_named(keys)
     unnamed = "" if reader.origin.is_checkpoint else ROOT
     if unnamed in keys:
-        found[keys.index(unnamed)] = printed(unnamed, reader)
-    return found
+        names[keys.index(unnamed)] = printed(unnamed, reader)
+    return names
 
 
 def typed(text: str, names: Iterable[str]) -> str:
@@ -68,11 +68,11 @@ def typed(text: str, names: Iterable[str]) -> str:
         return ROOT
     if text == "''" and text not in names:
         return ""
-    found = set(_ESCAPE.findall(text))
-    if not found:
+    escapes = set(_ESCAPE.findall(text))
+    if not escapes:
         return text
-    own = {escape for escape in found if any(escape in name for name in names)}
-    return _ESCAPE.sub(lambda match: match[0] if match[0] in own else _character(match[0]), text)
+    literal_escapes = {escape for escape in escapes if any(escape in name for name in names)}
+    return _ESCAPE.sub(lambda match: match[0] if match[0] in literal_escapes else _character(match[0]), text)
 
 
 def _character(escape: str) -> str:

@@ -63,16 +63,16 @@ def planned(
     inventory = inventory_of(directory)
     if inventory.problems:
         raise inventory.problems[0]
-    places = _of_series(directory, name, inventory.places)
-    found = [(place, facts_of(place.path)) for place in places]
-    for _, facts in found:
+    checkpoints = _of_series(directory, name, inventory.places)
+    checkpoints_with_facts = [(checkpoint, facts_of(checkpoint.path)) for checkpoint in checkpoints]
+    for _, facts in checkpoints_with_facts:
         if isinstance(facts.problem, StorageError):  # it may be whole, and the newest
             raise facts.problem
-    bad = {place.path: facts.problem for place, facts in found if facts.problem is not None}
-    whole = [(place, facts) for place, facts in found if place.path not in bad]
-    newest_first = [place.path for place, _ in reversed(whole)]
+    bad = {checkpoint.path: facts.problem for checkpoint, facts in checkpoints_with_facts if facts.problem is not None}
+    whole = [(checkpoint, facts) for checkpoint, facts in checkpoints_with_facts if checkpoint.path not in bad]
+    newest_first = [checkpoint.path for checkpoint, _ in reversed(whole)]
     newest = next(good_checkpoints(LOCAL_STORAGE, newest_first, "checksums", bad.__setitem__), None)
-    managed = [_managed(place, facts) for place, facts in whole if place.path not in bad]
+    managed = [_managed(checkpoint, facts) for checkpoint, facts in whole if checkpoint.path not in bad]
     for rule in _meant(best, managed, directory):
         policy = rule if policy is None else policy | rule
     plan = RetentionPolicy(keep, keep=policy).plan(managed, 0.0) if managed else RetentionPlan(())
@@ -82,7 +82,7 @@ def planned(
         kept,
         {each.path: tuple(why.replace(*unkept) for why in each.reasons) for each in plan if each.path not in kept},
         bad,
-        {place.path: facts.size for place, facts in found},
+        {checkpoint.path: facts.size for checkpoint, facts in checkpoints_with_facts},
     )
 
 
@@ -98,9 +98,9 @@ def _meant(best: Sequence[Best], managed: Sequence[ManagedCheckpoint], directory
         yield replace(rule, by=by)
 
 
-def _managed(place: FoundCheckpoint, facts: CheckpointFacts) -> ManagedCheckpoint:
-    saved = facts.modified if place.saved is None else place.saved
-    return ManagedCheckpoint(place.path, saved or 0.0, facts.metrics or None, place.is_pinned)
+def _managed(checkpoint: FoundCheckpoint, facts: CheckpointFacts) -> ManagedCheckpoint:
+    saved = facts.modified if checkpoint.saved is None else checkpoint.saved
+    return ManagedCheckpoint(checkpoint.path, saved or 0.0, facts.metrics or None, checkpoint.is_pinned)
 
 
 def _only_directories(directory: str, paths: Sequence[str]) -> CheckpointNotFoundError:
@@ -121,16 +121,16 @@ def _only_directories(directory: str, paths: Sequence[str]) -> CheckpointNotFoun
     )
 
 
-def _of_series(directory: str, name: str | None, places: Sequence[FoundCheckpoint]) -> list[FoundCheckpoint]:
+def _of_series(directory: str, name: str | None, checkpoints: Sequence[FoundCheckpoint]) -> list[FoundCheckpoint]:
     series: dict[str, list[FoundCheckpoint]] = {}
     others: list[str] = []
-    for place in places:
-        if LOCAL_STORAGE.is_directory(place.path) and not LOCAL_STORAGE.is_file(index_path(place.path)):
-            others.append(place.path)
+    for checkpoint in checkpoints:
+        if LOCAL_STORAGE.is_directory(checkpoint.path) and not LOCAL_STORAGE.is_file(index_path(checkpoint.path)):
+            others.append(checkpoint.path)
             continue
-        split = split_number(place.path)
-        if split is not None and os.path.dirname(place.path) == directory.rstrip(os.sep):
-            series.setdefault(os.path.basename(split[0]), []).append(place)
+        split = split_number(checkpoint.path)
+        if split is not None and os.path.dirname(checkpoint.path) == directory.rstrip(os.sep):
+            series.setdefault(os.path.basename(split[0]), []).append(checkpoint)
     if name is None and len(series) > 1:
         raise UnsupportedError(
             "this directory has several series of checkpoints",

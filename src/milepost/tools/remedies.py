@@ -22,13 +22,13 @@ _ELSEWHERE: Final = ", or save to another one"
 _NONE_WHOLE: Final = "copy intact checkpoints back: none in this directory is whole, so there is none to list; or delete the file, and training starts anew"
 
 
-def _option(found: re.Match[str]) -> str:
+def _option(match: re.Match[str]) -> str:
     """An argument of a function as options of a command."""
     try:
-        value = ast.literal_eval(found[2])
+        value = ast.literal_eval(match[2])
     except (ValueError, SyntaxError):
-        return found[0]
-    option = _OPTIONS[found[1]]
+        return match[0]
+    option = _OPTIONS[match[1]]
     pairs: list[Any] = [value]
     if isinstance(value, dict):
         pairs = [f"{old}={new}" for old, new in value.items()]
@@ -65,8 +65,8 @@ _SAID_OTHERWISE: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], .
 
 def in_options(text: str) -> str:
     """A text that names arguments of Python, with the options of a command for them."""
-    for pattern, said in _SAID_OTHERWISE:
-        text = re.sub(pattern, said, text)
+    for pattern, replacement in _SAID_OTHERWISE:
+        text = re.sub(pattern, replacement, text)
     return text
 
 

@@ -85,17 +85,17 @@ class Repair:
         """What `carry_out` would do. No file changes."""
         storage = DryRunStorage()
         before = self._state_text(LOCAL_STORAGE)
-        found = self._run(storage)
+        repairs = self._run(storage)
         after = self._state_text(storage)
         if before == after:
-            found.state_file = ""
-        elif not found.state_file:
-            found.state_file = (
+            repairs.state_file = ""
+        elif not repairs.state_file:
+            repairs.state_file = (
                 "removed, since it names no checkpoint that is there" if after is None else "written anew"
             )
         state_path = os.path.join(self._directory, STATE_FILE)
-        found.removed = sorted(storage.removed - {state_path})
-        return found
+        repairs.removed = sorted(storage.removed - {state_path})
+        return repairs
 
     def carry_out(self) -> None:
         """Repairs the directory.
@@ -106,25 +106,25 @@ class Repair:
         self._run(LOCAL_STORAGE)
 
     def _run(self, storage: Storage) -> Repairs:
-        found, directory = Repairs(), self._directory
+        repairs, directory = Repairs(), self._directory
         try:
             is_missing = known_checkpoints(storage, directory) is None
         except StateFileError as error:
-            found.state_file = f"made anew, since it was malformed: {error.problem}"
+            repairs.state_file = f"made anew, since it was malformed: {error.problem}"
             self._make(storage, error)
         else:
             if is_missing and not is_saved_model(storage, directory) and self._numbered(storage):
-                found.state_file = "made, since there was none"
+                repairs.state_file = "made, since there was none"
                 self._make(storage, no_checkpoint_error(storage, directory))
         list_announced(storage, directory)
         finish_removals(storage, directory)
         sweep_leftovers(storage, directory)
         sweep_state_files(storage, self._state_path)
-        self._unlist(storage, found)
+        self._unlist(storage, repairs)
         for prefix in find_prefixes(storage, directory):
-            if prefix not in found.unlisted and (problem := self._problem(prefix)) is not None:
-                found.bad[prefix] = problem
-        return found
+            if prefix not in repairs.unlisted and (problem := self._problem(prefix)) is not None:
+                repairs.bad[prefix] = problem
+        return repairs
 
     @property
     def _state_path(self) -> str:
@@ -138,10 +138,12 @@ class Repair:
 
     def _numbered(self, storage: Storage) -> list[str]:
         """The checkpoints that a state file could name, oldest first."""
-        found = {prefix: split for prefix in find_prefixes(storage, self._directory) if (split := split_number(prefix))}
-        if len({stem for stem, _ in found.values()}) <= 1:
-            return list(found)  # in the order of their numbers, which copies keep
-        return sorted(found, key=lambda prefix: (storage.modified(index_path(prefix)), found[prefix]))
+        splits = {
+            prefix: split for prefix in find_prefixes(storage, self._directory) if (split := split_number(prefix))
+        }
+        if len({stem for stem, _ in splits.values()}) <= 1:
+            return list(splits)  # in the order of their numbers, which copies keep
+        return sorted(splits, key=lambda prefix: (storage.modified(index_path(prefix)), splits[prefix]))
 
     def _make(self, storage: Storage, otherwise: MilepostError) -> None:
         """Writes a state file that names all whole numbered checkpoints."""
@@ -153,34 +155,34 @@ class Repair:
     def _write(self, storage: Storage, state: CheckpointState) -> None:
         record_state(self._directory, state, storage=storage)
 
-    def _unlist(self, storage: Storage, found: Repairs) -> None:
+    def _unlist(self, storage: Storage, repairs: Repairs) -> None:
         """Takes checkpoints that are not whole off the list."""
         state = known_checkpoints(storage, self._directory)
         if state is None:
             return
         problems = {prefix: self._problem(prefix) for prefix in state.newest_first()}
-        found.unlisted = {prefix: problem for prefix, problem in problems.items() if problem is not None}
-        found.latest = state.model_checkpoint_path
-        if not found.unlisted:
+        repairs.unlisted = {prefix: problem for prefix, problem in problems.items() if problem is not None}
+        repairs.latest = state.model_checkpoint_path
+        if not repairs.unlisted:
             return
         whole = [prefix for prefix in problems if problems[prefix] is None]
         if not whole:
             numbered = [prefix for prefix in self._numbered(storage) if self._problem(prefix) is None]
             if not numbered:
                 # a state file that names nothing good is an error of the next restore, which must not start anew in silence
-                found.bad, found.unlisted = found.unlisted, {}
+                repairs.bad, repairs.unlisted = repairs.unlisted, {}
                 return
             self._make(storage, no_checkpoint_error(storage, self._directory))
-            found.latest = numbered[-1]
+            repairs.latest = numbered[-1]
             return
         paths, times = state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
-        left = [place for place, path in enumerate(paths) if path not in found.unlisted]
-        found.latest = whole[0]
+        left = [position for position, path in enumerate(paths) if path not in repairs.unlisted]
+        repairs.latest = whole[0]
         changed = dataclasses.replace(
             state,
             model_checkpoint_path=whole[0],
-            all_model_checkpoint_paths=[paths[place] for place in left],
-            all_model_checkpoint_timestamps=[times[place] for place in left] if len(times) == len(paths) else [],
+            all_model_checkpoint_paths=[paths[position] for position in left],
+            all_model_checkpoint_timestamps=[times[position] for position in left] if len(times) == len(paths) else [],
         )
         self._write(storage, changed)
 

@@ -65,8 +65,8 @@ def all_named(names: Iterable[str]) -> list[str]:
         >>> all_named(["a", "", "b"])
         ['a', "''", 'b']
     """
-    found = list(names)
-    return found if all(found) and "".join(found).isprintable() else [*map(named, found)]
+    all_names = list(names)
+    return all_names if all(all_names) and "".join(all_names).isprintable() else [*map(named, all_names)]
 
 
 def metrics_text(metrics: Any, prefix: str = "") -> str:
@@ -153,19 +153,19 @@ def table_of_columns(columns: Sequence[Column], cells: Sequence[Sequence[str]]) 
     for start in [-1, *range(0, count, _AT_ONCE)]:
         padded = []
         for column, below, width in zip(columns, cells, widths, strict=True):
-            some = [column.title] if start < 0 else below[start : start + _AT_ONCE]
+            batch = [column.title] if start < 0 else below[start : start + _AT_ONCE]
             pad = str.rjust if column.right else str.ljust
             is_padded = column.right or column is not columns[-1]
-            padded.append([pad(cell, width) for cell in some] if is_padded else some)
+            padded.append([pad(cell, width) for cell in batch] if is_padded else batch)
         print("\n".join(map(str.rstrip, map("  ".join, zip(*padded, strict=True)))))
 
 
 def _print_fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    found = fitted(columns, rows, terminal_width())
+    layout = fitted(columns, rows, terminal_width())
     is_coloured = is_drawn() and len(rows) <= _MOST_DRAWN and not os.environ.get("NO_COLOR")
-    (_print_coloured if is_coloured else _print_plain)(found.lines)
-    if found.left_out:
-        note(f"left out, since the terminal is narrow: {', '.join(found.left_out)}")
+    (_print_coloured if is_coloured else _print_plain)(layout.lines)
+    if layout.left_out:
+        note(f"left out, since the terminal is narrow: {', '.join(layout.left_out)}")
 
 
 def _print_plain(lines: Iterable[Sequence[tuple[str, str]]]) -> None:

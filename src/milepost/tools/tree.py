@@ -96,7 +96,7 @@ def in_order(branch: Branch, order: dict[str, Any]) -> Iterable[tuple[str, Branc
 
 
 def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:
-    parts = [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(_DIGITS.split(name))]
+    parts = [(int(part), "") if position % 2 else (0, part) for position, part in enumerate(_DIGITS.split(name))]
     return name.startswith(MARKER) or not is_of_program(name), parts
 
 

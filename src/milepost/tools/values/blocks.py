@@ -47,10 +47,10 @@ class BlockMemory:
             dtype: The type of its elements: the same at each call for this purpose.
             size: How many it has.
         """
-        found = self._arrays.get(purpose)
-        if found is None or found.size < size:
-            found = self._arrays[purpose] = np.empty(size, dtype)
-        return found[:size]
+        buffer = self._arrays.get(purpose)
+        if buffer is None or buffer.size < size:
+            buffer = self._arrays[purpose] = np.empty(size, dtype)
+        return buffer[:size]
 
 
 class Block:
@@ -164,9 +164,9 @@ def _converted(elements: Array, dtype: Any, purpose: str, room: BlockMemory | No
     """Elements in another type, or as they are if they have it."""
     if room is None or elements.dtype == dtype:
         return elements.astype(dtype, copy=False)
-    found = room.array(purpose, dtype, elements.size).reshape(elements.shape)
-    np.copyto(found, elements, casting="unsafe")
-    return found
+    converted = room.array(purpose, dtype, elements.size).reshape(elements.shape)
+    np.copyto(converted, elements, casting="unsafe")
+    return converted
 
 
 def _ends(numbers: Array) -> tuple[Any, Any]:

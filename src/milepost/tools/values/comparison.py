@@ -94,10 +94,10 @@ class Change(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The difference for JSON."""
-        found: dict[str, Any] = {"change": self.kind, "key": self.key}
+        fields: dict[str, Any] = {"change": self.kind, "key": self.key}
         for name, row in (("before", self.before), ("after", self.after)):
-            found[name] = None if row is None else {"key": row.key, "dtype": row.dtype.name, "shape": list(row.shape)}
-        return found | (self.difference.to_dict() if self.difference is not None else {})
+            fields[name] = None if row is None else {"key": row.key, "dtype": row.dtype.name, "shape": list(row.shape)}
+        return fields | (self.difference.to_dict() if self.difference is not None else {})
 
 
 class Comparison:
@@ -131,7 +131,7 @@ class Comparison:
         self.readers = first, second
         is_mixed = first.origin.is_checkpoint != second.origin.is_checkpoint
         self.sides = Tensors(first), Tensors(second)
-        held, others = (_not_arrays_of(reader, with_graph=is_mixed) for reader in self.readers)
+        not_arrays, others = (_not_arrays_of(reader, with_graph=is_mixed) for reader in self.readers)
         if not translation.renames and not is_mixed and self.sides[0].keys == self.sides[1].keys:
             names = self.sides[0].keys
             graph = bisect_left(names, OBJECT_GRAPH)
@@ -142,8 +142,11 @@ class Comparison:
         else:
             keys = self.sides[0].keys
             if translation.renames:
-                renamed = _renamed([*keys, *held], first, translation)
-                keys, held = renamed[: len(keys)], dict(zip(renamed[len(keys) :], held.values(), strict=True))
+                renamed = _renamed([*keys, *not_arrays], first, translation)
+                keys, not_arrays = (
+                    renamed[: len(keys)],
+                    dict(zip(renamed[len(keys) :], not_arrays.values(), strict=True)),
+                )
             as_path = is_mixed or translation.renames  # a new name may be typed with either separator
             before = _places_by_name(keys, first, as_path=as_path)
             after = _places_by_name(self.sides[1].keys, second, as_path=as_path)
@@ -153,8 +156,8 @@ class Comparison:
         self.pairs = old[new >= 0], new[new >= 0]
         self.removed = np.sort(old[new < 0])
         if is_mixed:
-            held, others = self._by_path(held, others, keys)
-        self.not_arrays = NotArrays.of(held, others)
+            not_arrays, others = self._by_path(not_arrays, others, keys)
+        self.not_arrays = NotArrays.of(not_arrays, others)
         self.has_other_shape = self._is_other(lambda side: [spec.shape for spec in side.specs])
         self.has_other_type = self._is_other(
             lambda side: [None if number == side.none else spec.dtype for number, spec in enumerate(side.specs)]
@@ -163,7 +166,7 @@ class Comparison:
         self.is_changed = np.zeros(len(self.pairs[0]), bool)
 
     def _by_path(
-        self, held: Mapping[str, str], others: Mapping[str, str], keys: Sequence[str]
+        self, not_arrays: Mapping[str, str], others: Mapping[str, str], keys: Sequence[str]
     ) -> tuple[dict[str, str], dict[str, str]]:
         """What no array can hold of a checkpoint and a file of another library, by path.
 
@@ -171,32 +174,34 @@ class Comparison:
         taken from what is removed or added.
 
         Args:
-            held: That of the first.
+            not_arrays: That of the first.
             others: That of the second.
             keys: The keys of the first, with other names if it has got some.
         """
         escapes = [reader.origin.is_checkpoint for reader in self.readers]
-        found = [
-            {_path_of(key, escapes=escaped): what for key, what in each.items()}
-            for each, escaped in zip((held, others), escapes, strict=True)
+        by_path = [
+            {_path_of(key, escapes=escaped): what for key, what in by_key.items()}
+            for by_key, escaped in zip((not_arrays, others), escapes, strict=True)
         ]
         alone = [self.removed, self.added]
         for number, side in enumerate(self.sides):
             names = side.keys if number else keys
             nones = alone[number][side.spec[alone[number]] == side.none] if side.none >= 0 else ()
-            paths = {place: _path_of(names[place], escapes=escapes[number]) for place in nones}
-            moved = [place for place, path in paths.items() if path in found[1 - number]]
-            found[number] |= {paths[place]: SHOWN_NONE for place in moved}
+            paths = {position: _path_of(names[position], escapes=escapes[number]) for position in nones}
+            moved = [position for position, path in paths.items() if path in by_path[1 - number]]
+            by_path[number] |= {paths[position]: SHOWN_NONE for position in moved}
             alone[number] = np.setdiff1d(alone[number], moved)
         self.removed, self.added = alone
-        return found[0], found[1]
+        return by_path[0], by_path[1]
 
     def _is_other(self, fields: Callable[[Tensors], Sequence[Any]]) -> Any:
         """Which pairs differ in a field that each of the specs of a side has."""
         numbers: dict[Any, int] = {}
         first, second = (
-            np.array([numbers.setdefault(field, len(numbers)) for field in fields(side)], np.int64)[side.spec[places]]
-            for side, places in zip(self.sides, self.pairs, strict=True)
+            np.array([numbers.setdefault(field, len(numbers)) for field in fields(side)], np.int64)[
+                side.spec[positions]
+            ]
+            for side, positions in zip(self.sides, self.pairs, strict=True)
         )
         return first != second
 
@@ -217,7 +222,9 @@ class Comparison:
 
     def sizes(self, pairs: Places) -> int:
         """The bytes of some pairs, of both checkpoints."""
-        return sum(int(side.size[places[pairs]].sum()) for side, places in zip(self.sides, self.pairs, strict=True))
+        return sum(
+            int(side.size[positions[pairs]].sum()) for side, positions in zip(self.sides, self.pairs, strict=True)
+        )
 
     def read(self, pairs: Places) -> None:
         """Reads values, and notes which differ, and how much.
@@ -229,16 +236,16 @@ class Comparison:
             CorruptCheckpointError: Some bytes are damaged.
         """
         first, second = (SmallTensors(reader, side) for reader, side in zip(self.readers, self.sides, strict=True))
-        old, new = (places[pairs] for places in self.pairs)
+        old, new = (positions[pairs] for positions in self.pairs)
         is_small = first.contains(old) & second.contains(new)
         small = pairs[is_small]
-        for some, found in compare_small(first, second, old[is_small], new[is_small]):
-            self.differences.put(small[some], found)
-            self.is_changed[small[some]] = found.unequal > 0
+        for batch, batch_differences in compare_small(first, second, old[is_small], new[is_small]):
+            self.differences.put(small[batch], batch_differences)
+            self.is_changed[small[batch]] = batch_differences.unequal > 0
         others = pairs[~is_small]
         known: list[int] = []
         differences: list[TensorDifference] = []
-        rows = (side.rows(places[others].tolist()) for side, places in zip(self.sides, self.pairs, strict=True))
+        rows = (side.rows(positions[others].tolist()) for side, positions in zip(self.sides, self.pairs, strict=True))
         for pair, a, b in zip(others.tolist(), *rows, strict=True):
             difference = self._difference(a, b)
             if difference is not None:
@@ -251,7 +258,7 @@ class Comparison:
 
     def rows(self, pair: int) -> tuple[Row, Row]:
         """The two tensors of a pair."""
-        first, second = (side.row(int(places[pair])) for side, places in zip(self.sides, self.pairs, strict=True))
+        first, second = (side.row(int(positions[pair])) for side, positions in zip(self.sides, self.pairs, strict=True))
         return first, second
 
     def by_kind(self) -> dict[Kind, Places]:
@@ -259,24 +266,26 @@ class Comparison:
         reshaped, retyped = self.has_other_shape, self.has_other_type & ~self.has_other_shape
         changed = self.is_changed & ~reshaped & ~retyped
         pairs: list[tuple[Kind, Any]] = [("reshaped", reshaped), ("retyped", retyped), ("changed", changed)]
-        found: dict[Kind, Places] = {"removed": self.removed, "added": self.added}
+        changes_by_kind: dict[Kind, Places] = {"removed": self.removed, "added": self.added}
         for kind, which in pairs:
-            places = np.flatnonzero(which)
+            differing_pairs = np.flatnonzero(which)
             # the keys are sorted, so their order is that of their positions
-            found[kind] = places[np.argsort(self.pairs[0][places], kind="stable")]
-        return found
+            changes_by_kind[kind] = differing_pairs[np.argsort(self.pairs[0][differing_pairs], kind="stable")]
+        return changes_by_kind
 
     def changes(self) -> Iterator[Change]:
         """What differs, by kind and key."""
-        for kind, places in self.by_kind().items():
+        for kind, positions in self.by_kind().items():
             if kind == "removed":
-                yield from (Change(kind, row.key, row) for row in self.sides[0].rows(places.tolist()))
+                yield from (Change(kind, row.key, row) for row in self.sides[0].rows(positions.tolist()))
             elif kind == "added":
-                yield from (Change(kind, row.key, None, row) for row in self.sides[1].rows(places.tolist()))
+                yield from (Change(kind, row.key, None, row) for row in self.sides[1].rows(positions.tolist()))
             else:
-                old, new = (side.rows(at[places].tolist()) for side, at in zip(self.sides, self.pairs, strict=True))
-                found = self.differences.take(places).each()
-                yield from (Change(kind, *each) for each in zip(self._keys(places), old, new, found, strict=True))
+                old, new = (side.rows(at[positions].tolist()) for side, at in zip(self.sides, self.pairs, strict=True))
+                differences = self.differences.take(positions).each()
+                yield from (
+                    Change(kind, *each) for each in zip(self._keys(positions), old, new, differences, strict=True)
+                )
 
     def _keys(self, pairs: Places) -> Iterable[str]:
         """The keys of some pairs."""
@@ -287,16 +296,16 @@ class Comparison:
         first, second = self.readers
         if is_numeric(old.dtype) != is_numeric(new.dtype):
             return None
-        found = TensorDifference()
+        difference = TensorDifference()
         if not is_numeric(old.dtype):
             a, b = first.read(old.key), second.read(new.key)
-            found.count, found.unequal = a.size, int(np.sum(np.asarray(a != b, bool)))
-            return found
+            difference.count, difference.unequal = a.size, int(np.sum(np.asarray(a != b, bool)))
+            return difference
         rooms = BlockMemory(), BlockMemory()
         for chunks in together([chunks_of(first, old.key), chunks_of(second, new.key)]):
             for first_block, second_block in zip(*map(blocks_of, chunks, rooms), strict=True):
-                found.add(first_block, second_block)
-        return found
+                difference.add(first_block, second_block)
+        return difference
 
 
 def by_name(rows: Sequence[Row], reader: BundleReader, *, as_path: bool) -> dict[str, Row]:
@@ -307,8 +316,8 @@ def by_name(rows: Sequence[Row], reader: BundleReader, *, as_path: bool) -> dict
         reader: The open checkpoint.
         as_path: Whether ``.`` and ``/`` are the same, as they must be where a file of another library is compared with a checkpoint.
     """
-    places = _places_by_name([row.key for row in rows], reader, as_path=as_path)
-    return {name: rows[place] for name, place in places.items()}
+    positions = _places_by_name([row.key for row in rows], reader, as_path=as_path)
+    return {name: rows[position] for name, position in positions.items()}
 
 
 def _places_by_name(keys: Sequence[str], reader: BundleReader, *, as_path: bool) -> dict[str, int]:
@@ -320,15 +329,15 @@ def _places_by_name(keys: Sequence[str], reader: BundleReader, *, as_path: bool)
         as_path: As for `by_name`.
     """
     names = [_path_of(key, escapes=reader.origin.is_checkpoint) for key in keys] if as_path else keys
-    found = dict(zip(names, range(len(keys)), strict=True))
-    if len(found) < len(
+    positions = dict(zip(names, range(len(keys)), strict=True))
+    if len(positions) < len(
         keys
     ):  # of "a.b" and "a/b", the one that is its own path has that name, and the other keeps its key
-        found = {}
-        for place in sorted(range(len(keys)), key=lambda place: names[place] != keys[place]):
-            found[keys[place] if names[place] in found else names[place]] = place
-    found.pop(OBJECT_GRAPH, None)
-    return found
+        positions = {}
+        for position in sorted(range(len(keys)), key=lambda position: names[position] != keys[position]):
+            positions[keys[position] if names[position] in positions else names[position]] = position
+    positions.pop(OBJECT_GRAPH, None)
+    return positions
 
 
 def _not_arrays_of(reader: BundleReader, *, with_graph: bool) -> Mapping[str, str]:

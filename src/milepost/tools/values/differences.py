@@ -19,9 +19,9 @@ class Differences:
         size: The number of pairs, of which nothing is known yet.
 
     Example:
-        >>> found = Differences(2)
-        >>> found.put([1], Differences.of([TensorDifference(4, 1, 0.5, 0.5, 2.0)]))
-        >>> found.get(0), found.get(1).largest, found.relative.tolist()
+        >>> differences = Differences(2)
+        >>> differences.put([1], Differences.of([TensorDifference(4, 1, 0.5, 0.5, 2.0)]))
+        >>> differences.get(0), differences.get(1).largest, differences.relative.tolist()
         (None, 0.5, [0.0, 0.25])
     """
 

@@ -47,10 +47,10 @@ class Histogram:
         step: This number.
 
     Example:
-        >>> found = Histogram()
-        >>> found.add(np.array([1.0, 2.0, 2.5]), 1.0, 2.5)
-        >>> found.add(np.array([9.0]), 9.0, 9.0)
-        >>> found.bins(most=8)
+        >>> histogram = Histogram()
+        >>> histogram.add(np.array([1.0, 2.0, 2.5]), 1.0, 2.5)
+        >>> histogram.add(np.array([9.0]), 9.0, 9.0)
+        >>> histogram.bins(most=8)
         Bins(start=0.0, width=2.0, counts=[1, 2, 0, 0, 1])
     """
 

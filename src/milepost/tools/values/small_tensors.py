@@ -79,14 +79,14 @@ class SmallTensors:
         ends = starts + tensors.size[order]
         is_apart = (files[1:] != files[:-1]) | (starts[1:] - ends[:-1] > _GAP) | (starts[1:] < ends[:-1])
         is_apart |= starts[1:] // _JOINED != starts[:-1] // _JOINED
-        found: list[bytes] = []
+        data: list[bytes] = []
         for group in np.split(order, np.flatnonzero(is_apart) + 1):
-            found += self._read_group(group)
-        for number in tensors.catalogue.unproven(order, found).tolist():
-            found[number] = self._reader.read(tensors.keys[order[number]]).tobytes()  # raises an error if it is damaged
+            data += self._read_group(group)
+        for number in tensors.catalogue.unproven(order, data).tolist():
+            data[number] = self._reader.read(tensors.keys[order[number]]).tobytes()  # raises an error if it is damaged
         if not (np.diff(by_file) == 1).all():
-            found = [found[number] for number in np.argsort(by_file).tolist()]
-        return found
+            data = [data[number] for number in np.argsort(by_file).tolist()]
+        return data
 
     def _read_group(self, group: Column) -> list[bytes]:
         """Reads neighbours in one go."""
@@ -95,8 +95,8 @@ class SmallTensors:
         try:
             file = self._tensors.catalogue.files[int(self._file[group[0]])]
             if end > file.size:
-                for place in group.tolist():
-                    self._reader.extent(keys[place])  # raises an error that names the first that is not in the file
+                for position in group.tolist():
+                    self._reader.extent(keys[position])  # raises an error that names the first that is not in the file
             data = file.read(start, end - start)
         except MilepostError as error:
             raise error.with_context(key=keys[group[0]]) from None
@@ -149,8 +149,8 @@ def differences_of(old: Any, new: Any, counts: Sequence[int] | Column) -> Differ
         counts: How many elements each tensor has, at least one.
 
     Example:
-        >>> found = differences_of(np.array([3.0, 4.0, 5.0]), np.array([3.0, 4.0, 7.0]), [2, 1])
-        >>> found.unequal.tolist(), found.largest.tolist(), found.relative.tolist()
+        >>> differences = differences_of(np.array([3.0, 4.0, 5.0]), np.array([3.0, 4.0, 7.0]), [2, 1])
+        >>> differences.unequal.tolist(), differences.largest.tolist(), differences.relative.tolist()
         ([0, 1], [0.0, 2.0], [0.0, 0.4])
     """
     lengths = np.array(counts, np.int64)

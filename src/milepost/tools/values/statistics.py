@@ -146,15 +146,15 @@ def statistics_of(chunks: Iterable[Array]) -> Statistics:
     """The statistics of all elements.
 
     Example:
-        >>> found = statistics_of([np.array([3.0, 4.0]), np.array([np.nan])])
-        >>> found.mean, found.deviation, found.norm, found.nan
+        >>> statistics = statistics_of([np.array([3.0, 4.0]), np.array([np.nan])])
+        >>> statistics.mean, statistics.deviation, statistics.norm, statistics.nan
         (3.5, 0.5, 5.0, 1)
     """
-    found, room = Statistics(), BlockMemory()
+    statistics, room = Statistics(), BlockMemory()
     for chunk in chunks:
         for block in blocks_of(chunk, room):
-            found.add(block)
-    return found
+            statistics.add(block)
+    return statistics
 
 
 def histogram_of(chunks: Iterable[Array], least: float, most: float, bins: int = _BINS) -> list[int]:
@@ -292,5 +292,5 @@ def apart_of(old: Array, new: Array) -> Array:
             unsigned = f"u{old.dtype.itemsize}"
             exact: Array = high.view(unsigned) - low.view(unsigned)
             return exact.astype(np.float64)
-    found: Array = np.abs(old.astype(np.result_type(old, np.float64)) - new)
-    return found.astype(np.float64)
+    differences: Array = np.abs(old.astype(np.result_type(old, np.float64)) - new)
+    return differences.astype(np.float64)

@@ -92,14 +92,14 @@ class Tensors:
         self._numbers: dict[TensorSpec, int] = {}
         self._dtypes: list[DType] = []
         self._shapes: list[tuple[int, ...]] = []
-        found = self.catalogue = reader.catalogue()
-        self.keys = found.keys
-        self.spec = np.array([*map(self._number, found.specs)], np.int64)[found.spec]
-        self.size = found.size.copy()
-        for place in np.flatnonzero(found.size == UNKNOWN).tolist():
-            self.size[place] = _text_size(reader, self.keys[place])
-        self.shard = found.file if found.is_masked else np.full(len(self.keys), UNKNOWN)
-        self.pieces = found.pieces
+        catalogue = self.catalogue = reader.catalogue()
+        self.keys = catalogue.keys
+        self.spec = np.array([*map(self._number, catalogue.specs)], np.int64)[catalogue.spec]
+        self.size = catalogue.size.copy()
+        for position in np.flatnonzero(catalogue.size == UNKNOWN).tolist():
+            self.size[position] = _text_size(reader, self.keys[position])
+        self.shard = catalogue.file if catalogue.is_masked else np.full(len(self.keys), UNKNOWN)
+        self.pieces = catalogue.pieces
         self.none = -1
         if SPEC_OF_NONE in self._numbers:
             self._tell_none(nones_of(reader))
@@ -107,17 +107,17 @@ class Tensors:
 
     def _tell_none(self, keys: Collection[str]) -> None:
         """Gives the tensors that stand for None a number of their own in `specs`."""
-        places = [
-            place
-            for place in np.flatnonzero(self.spec == self._numbers[SPEC_OF_NONE]).tolist()
-            if self.keys[place] in keys
+        positions = [
+            position
+            for position in np.flatnonzero(self.spec == self._numbers[SPEC_OF_NONE]).tolist()
+            if self.keys[position] in keys
         ]
-        if places:
+        if positions:
             self.none = len(self.specs)
             self.specs.append(SPEC_OF_NONE)
             self._dtypes.append(SPEC_OF_NONE.dtype)
             self._shapes.append(SPEC_OF_NONE.shape)
-            self.spec[places] = self.none
+            self.spec[positions] = self.none
 
     def _number(self, spec: TensorSpec) -> int:
         number = self._numbers.setdefault(spec, len(self.specs))
@@ -142,7 +142,7 @@ class Tensors:
             map(self._shapes.__getitem__, specs),
             self.size[at].tolist(),
             [shard if shard >= 0 else None for shard in self.shard[at].tolist()],
-            [self.pieces.get(place, 1) for place in wanted] if self.pieces else repeat(1),
+            [self.pieces.get(position, 1) for position in wanted] if self.pieces else repeat(1),
             [spec == self.none for spec in specs] if self.none >= 0 else repeat(False),
         )
         return map(Row, *fields)
@@ -154,11 +154,11 @@ def rows_of(reader: BundleReader, keys: Iterable[str] | None = None) -> list[Row
     tensors = Tensors(reader)
     if keys is None:
         return list(tensors.rows())
-    places = {key: place for place, key in enumerate(tensors.keys)}
+    positions = {key: position for position, key in enumerate(tensors.keys)}
     for key in (wanted := [*keys]):
-        if key not in places:
+        if key not in positions:
             reader.spec(key)  # raises an error that names similar keys
-    return list(tensors.rows(map(places.__getitem__, wanted)))
+    return list(tensors.rows(map(positions.__getitem__, wanted)))
 
 
 def row_of(reader: BundleReader, key: str) -> Row:

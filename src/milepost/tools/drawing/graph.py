@@ -224,8 +224,8 @@ def _path_in(graph: ObjectGraph, text: str, *, dotted: bool = False) -> str:
     """
     path = typed(text, [edge.name for node in graph.nodes for edge in node.children])
     others = ["/".join(map(unescape, path.split("/"))), *([path.replace(".", "/")] if dotted else [])]
-    for each in (path, *others):
+    for candidate in (path, *others):
         with suppress(KeyNotFoundError):
-            find_node(graph, each)
-            return each
+            find_node(graph, candidate)
+            return candidate
     return path

@@ -50,19 +50,21 @@ def keras_slots(graph: ObjectGraph) -> list[KerasSlot]:
         return []
     incoming = Counter(edge.node for _, node in graph.inner for edge in node.children)
     variables = _Variables(graph)
-    found: dict[int, KerasSlot] = {}
+    slots: dict[int, KerasSlot] = {}
     for owner in owners:
-        held = Counter(edge.node for edge in owner.children)
+        references = Counter(edge.node for edge in owner.children)
         of_all = {edge.node for edge in owner.children if edge.name in _OF_ALL}
         # a list that others hold too is not looked at, so that no file makes many optimizers look at one list
-        lists = [number for number in held if held[number] == incoming[number] and not graph.nodes[number].values]
+        lists = [
+            number for number in references if references[number] == incoming[number] and not graph.nodes[number].values
+        ]
         for number in lists:
-            held.update(edge.node for edge in graph.nodes[number].children)
+            references.update(edge.node for edge in graph.nodes[number].children)
         for number in lists:
             members = [edge.node for edge in graph.nodes[number].children]
-            if members and number not in of_all and all(held[member] == incoming[member] for member in members):
-                found |= {slot.slot: slot for slot in variables.slots(members)}
-    return list(found.values())
+            if members and number not in of_all and all(references[member] == incoming[member] for member in members):
+                slots |= {slot.slot: slot for slot in variables.slots(members)}
+    return list(slots.values())
 
 
 class _Variables:

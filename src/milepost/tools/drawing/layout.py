@@ -99,10 +99,10 @@ def place(widths: Sequence[float], edges: Sequence[tuple[int, int]], gap: float)
     # Two of the arrangements that the sweeps pass: the first is wider, the second has the edges of a tree without crossings.
     spacious = _arranged(members, neighbours, rows, room, gap, _SWEEPS)
     tidy = _arranged(members, neighbours, rows, room, gap, _SWEEPS + 1, _LAST_SWEEPS)
-    middles = min((spacious, tidy), key=lambda found: _crossings(segments, rows, found))
+    middles = min((spacious, tidy), key=lambda arrangement: _crossings(segments, rows, arrangement))
     left = min((middles[node] - widths[node] / 2 for node in range(count)), default=0.0)
-    places = [(middle - left, row) for middle, row in zip(middles, rows, strict=True)]
-    return Placement(places[:count], [[places[bend] for bend in way] for way in bends])
+    positions = [(middle - left, row) for middle, row in zip(middles, rows, strict=True)]
+    return Placement(positions[:count], [[positions[bend] for bend in way] for way in bends])
 
 
 def _arranged(
@@ -141,13 +141,13 @@ def _crossings(segments: Sequence[tuple[int, int]], rows: Sequence[int], middles
     for source, target in segments:
         if rows[source] < rows[target]:
             by_row.setdefault(rows[source], []).append((middles[source], middles[target]))
-    found = 0
+    count = 0
     for ends in by_row.values():
         seen: list[float] = []
         for _, end in sorted(ends):
-            found += len(seen) - bisect.bisect_right(seen, end)
+            count += len(seen) - bisect.bisect_right(seen, end)
             bisect.insort(seen, end)
-    return found
+    return count
 
 
 def _spread(

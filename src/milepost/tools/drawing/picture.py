@@ -118,10 +118,10 @@ def picture_of(
     if limit is None and depth is None:
         limit = MOST_NODES
     shown, rests = _chosen(tree, depth, limit)
-    place = {node: position for position, node in enumerate(shown)}
+    positions = {node: position for position, node in enumerate(shown)}
     nodes = []
     for node in shown:
-        left_out = [] if node in rests else [each for each in tree.below[node] if each not in place]
+        left_out = [] if node in rests else [each for each in tree.below[node] if each not in positions]
         role, count, size = _role(graph, node, tree.slots), *tree.amount(left_out)
         values = [specs.get(value.key, value.name) for value in graph.nodes[node].values]
         folded = _alone(graph, node, left_out, specs) if count == 1 else ""
@@ -130,7 +130,7 @@ def picture_of(
             values = [*values[:-1], " ".join([*values[-1:], f"({own_name})"])]
         label = ", ".join(filter(None, [*values, folded or _folded_label(count, size)]))
         nodes.append(DrawnNode(role, label, count, size))
-    stands_for = dict(place)
+    stands_for = dict(positions)
     for rest in rests.values():
         roles = {_role(graph, each, tree.slots) for each in rest}
         count, size = tree.amount(rest)
@@ -139,7 +139,7 @@ def picture_of(
         nodes.append(DrawnNode(role, _folded_label(count, size), count, size, is_rest=True))
     for node in tree.order:
         stands_for.setdefault(node, stands_for[tree.parents[node]])
-    return Picture(tuple(nodes), tuple(_edges(graph, tree, place, stands_for)))
+    return Picture(tuple(nodes), tuple(_edges(graph, tree, positions, stands_for)))
 
 
 def find_node(graph: ObjectGraph, path: str) -> int:
@@ -148,18 +148,18 @@ def find_node(graph: ObjectGraph, path: str) -> int:
     Raises:
         KeyNotFoundError: There is no such path.
     """
-    places = {(0, path.strip("/"))}
-    seen = set(places)
-    while places:
-        node, rest = places.pop()
+    candidates = {(0, path.strip("/"))}
+    seen = set(candidates)
+    while candidates:
+        node, rest = candidates.pop()
         if not rest:
             return node
         for edge in graph.nodes[node].children:
             if rest == edge.name or rest.startswith(edge.name + "/"):
-                place = (edge.node, rest[len(edge.name) + 1 :])
-                if place not in seen:
-                    seen.add(place)
-                    places.add(place)
+                candidate = (edge.node, rest[len(edge.name) + 1 :])
+                if candidate not in seen:
+                    seen.add(candidate)
+                    candidates.add(candidate)
     names = [edge.name for edge in graph.nodes[0].children]
     near = difflib.get_close_matches(path.partition("/")[0], names, _MOST_OFFERED)
     offered = list(dict.fromkeys([*near, *names]))[:_MOST_OFFERED]
@@ -271,23 +271,23 @@ def _chosen(tree: _Tree, depth: int | None, limit: int | None) -> tuple[list[int
 
 
 def _edges(
-    graph: ObjectGraph, tree: _Tree, place: Mapping[int, int], stands_for: Mapping[int, int]
+    graph: ObjectGraph, tree: _Tree, positions: Mapping[int, int], stands_for: Mapping[int, int]
 ) -> Iterable[DrawnEdge]:
     to_folded: dict[tuple[int, int, bool], dict[str, None]] = {}
-    for node, position in place.items():
+    for node, position in positions.items():
         for edge in graph.nodes[node].children:
             target = stands_for.get(
                 edge.node
             )  # None for what only a slot variable leads to, which is no leaf in a damaged graph
-            if edge.node in place:
-                yield DrawnEdge(position, place[edge.node], edge.name)
+            if edge.node in positions:
+                yield DrawnEdge(position, positions[edge.node], edge.name)
             elif target is not None and target != position:
                 to_folded.setdefault((position, target, False), {})[edge.name] = None
     slots = [(start, slot, name) for owner, variable, name, slot in tree.referred for start in (owner, variable)]
     slots += [(variable, slot, name) for slot, variable, name in tree.in_lists if variable is not None]
     for start, slot, name in slots:
         source, target = stands_for[start], stands_for[slot]
-        if slot in place:
+        if slot in positions:
             yield DrawnEdge(source, target, name, dashed=True)
         elif source != target:
             to_folded.setdefault((source, target, True), {})[name] = None

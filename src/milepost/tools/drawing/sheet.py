@@ -176,14 +176,14 @@ def _to_the_right(start: Point, end: Point) -> str:
 def _free(start: Point, end: Point, width: float, others: Sequence[tuple[Point, float]]) -> Point:
     """A place for a name on the last curve of an edge, apart from the names of other edges that arrive at the same node."""
     middle = (start[1] + end[1]) / 2
-    places = [
+    points = [
         (_along(at, start[0], start[0], end[0], end[0]), _along(at, start[1], middle, middle, end[1]) + 4)
         for at in _LABEL_AT
     ]
-    for x, y in places:
+    for x, y in points:
         if all(abs(x - a) >= (width + w) / 2 or abs(y - b) >= _LINE for (a, b), w in others):
             return x, y
-    return places[0]
+    return points[0]
 
 
 def _along(t: float, a: float, b: float, c: float, d: float) -> float:

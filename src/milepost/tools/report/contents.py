@@ -117,12 +117,14 @@ def contents_of(
     """
     rows = checkpoints[-1].rows
     by_key = {subject.rows[-1].key: subject for subject in subjects if subject.rows[-1] is not None}
-    listed = _largest(range(len(rows)), lambda place: rows[place].size, detail.tensors)
-    number = {place: new for new, place in enumerate(listed)}
-    tensors = [rows[place] for place in listed]
-    found = [by_key.get(row.key) for row in tensors]
-    last = [subject.statistics[-1] if subject is not None and subject.statistics else None for subject in found]
-    specs = {spec: place for place, spec in enumerate(dict.fromkeys((row.dtype, row.shape) for row in tensors))}
+    listed = _largest(range(len(rows)), lambda position: rows[position].size, detail.tensors)
+    number = {position: new for new, position in enumerate(listed)}
+    tensors = [rows[position] for position in listed]
+    tensor_subjects = [by_key.get(row.key) for row in tensors]
+    last = [
+        subject.statistics[-1] if subject is not None and subject.statistics else None for subject in tensor_subjects
+    ]
+    specs = {spec: position for position, spec in enumerate(dict.fromkeys((row.dtype, row.shape) for row in tensors))}
     return {
         "checkpoints": [_checkpoint(each) for each in checkpoints],
         "values": values,
@@ -132,8 +134,8 @@ def contents_of(
         "bytes": [row.size for row in tensors],
         "statistics": _statistics(last, detail.digits),
         "histograms": _histograms(tensors, last, detail),
-        "problems": _problems(found, len(checkpoints) - 1),
-        "movement": _movement(found, len(checkpoints), pairs, detail),
+        "problems": _problems(tensor_subjects, len(checkpoints) - 1),
+        "movement": _movement(tensor_subjects, len(checkpoints), pairs, detail),
         "pairs": compared,
         "left_out": {
             "tensors": len(rows) - len(tensors),
@@ -142,9 +144,9 @@ def contents_of(
     }
 
 
-def _largest(places: Iterable[int], size: Any, most: int) -> list[int]:
-    """The places with the largest sizes, in their own order."""
-    listed = list(places)
+def _largest(positions: Iterable[int], size: Any, most: int) -> list[int]:
+    """The positions with the largest sizes, in their own order."""
+    listed = list(positions)
     if len(listed) <= most:
         return listed
     return sorted(sorted(listed, key=size, reverse=True)[:most])
@@ -154,27 +156,27 @@ def _named(name: str) -> str:
     return shortened(name, _LONGEST_NAME)
 
 
-def _checkpoint(each: Described) -> dict[str, Any]:
+def _checkpoint(checkpoint: Described) -> dict[str, Any]:
     dtypes: Counter[str] = Counter()
     records = 0
-    for row in each.rows:
+    for row in checkpoint.rows:
         if is_of_program(row.key):
             dtypes[row.dtype.name] += row.size
         else:
             records += row.size
-    unread = [[_named(key), _named(kind)] for key, kind in list(each.unread.items())[:_MOST_OBJECTS]]
+    unread = [[_named(key), _named(kind)] for key, kind in list(checkpoint.unread.items())[:_MOST_OBJECTS]]
     return {
-        "path": _named(each.path),
-        "kind": each.kind,
-        "files": each.files,
-        "tensors": len(each.rows),
-        "bytes": sum(row.size for row in each.rows),
+        "path": _named(checkpoint.path),
+        "kind": checkpoint.kind,
+        "files": checkpoint.files,
+        "tensors": len(checkpoint.rows),
+        "bytes": sum(row.size for row in checkpoint.rows),
         "types": dtypes,
         "records": records,
-        "metrics": None if each.metrics is None else _text(metrics_text(each.metrics)),
-        "metadata": None if each.metadata is None else _text(each.metadata),
+        "metrics": None if checkpoint.metrics is None else _text(metrics_text(checkpoint.metrics)),
+        "metadata": None if checkpoint.metadata is None else _text(checkpoint.metadata),
         "unread": unread,
-        "unread_count": len(each.unread),
+        "unread_count": len(checkpoint.unread),
     }
 
 
@@ -195,9 +197,9 @@ def _outline(outline: Outline, number: dict[int, int]) -> dict[str, Any]:
         "name": [*map(names.__getitem__, (row.name for row in kept))],
         "role": "".join(roles[row.role] for row in kept),
         "tensor": [-1 if row.tensor is None else number.get(row.tensor, -1) for row in kept],
-        "keys": {place: _named(row.key) for place, row in enumerate(kept) if row.key is not None},
-        "others": {place: [_named(name) for name in row.others] for place, row in enumerate(kept) if row.others},
-        "own": {place: row.own_name for place, row in enumerate(kept) if row.own_name},
+        "keys": {position: _named(row.key) for position, row in enumerate(kept) if row.key is not None},
+        "others": {position: [_named(name) for name in row.others] for position, row in enumerate(kept) if row.others},
+        "own": {position: row.own_name for position, row in enumerate(kept) if row.own_name},
         "separator": outline.separator,
         "suffix": outline.suffix,
         "objects": outline.objects,
@@ -215,19 +217,21 @@ def _above(outline: Outline, number: dict[int, int]) -> list[Any]:
 
 
 def _statistics(last: Sequence[Statistics | None], digits: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    known = [place for place, each in enumerate(last) if each is not None and each.finite]
+    columns: dict[str, Any] = {}
+    known = [position for position, each in enumerate(last) if each is not None and each.finite]
     measured = [each for each in last if each is not None and each.finite]
     for name in _COLUMNS:
         column: list[float | int | None] = [None] * len(last)
-        for place, value in zip(known, all_rounded(list(map(attrgetter(name), measured)), digits), strict=True):
-            column[place] = value
-        found[name] = column
+        for position, value in zip(known, all_rounded(list(map(attrgetter(name), measured)), digits), strict=True):
+            column[position] = value
+        columns[name] = column
     for name in ("zeros", "nan", "infinite"):
-        found[name] = {
-            place: getattr(each, name) for place, each in enumerate(last) if each is not None and getattr(each, name)
+        columns[name] = {
+            position: getattr(statistics, name)
+            for position, statistics in enumerate(last)
+            if statistics is not None and getattr(statistics, name)
         }
-    return found
+    return columns
 
 
 def rounded(value: float, digits: int) -> float | int | None:
@@ -258,26 +262,26 @@ def all_rounded(values: Sequence[float], digits: int) -> list[float | int | None
     numbers = np.where(is_usual, numbers, 1.0)
     exponents = np.floor(np.log10(np.abs(numbers))).astype(np.int64)
     # whole numbers of so few digits, and powers of ten up to 22, are exact; so each quotient is the number nearest to the short one
-    places = digits - 1 - exponents
-    shifts = 10.0 ** np.abs(places)
-    whole = np.rint(np.where(places >= 0, numbers * shifts, numbers / shifts))
-    short = np.where(places >= 0, whole / shifts, whole * shifts)
-    found: list[float | int | None] = [int(each) if each.is_integer() else each for each in short.tolist()]
-    for place in np.flatnonzero(~is_usual).tolist():
-        found[place] = rounded(float(values[place]), digits)
-    return found
+    decimals = digits - 1 - exponents
+    shifts = 10.0 ** np.abs(decimals)
+    whole = np.rint(np.where(decimals >= 0, numbers * shifts, numbers / shifts))
+    short = np.where(decimals >= 0, whole / shifts, whole * shifts)
+    rounded_values: list[float | int | None] = [int(each) if each.is_integer() else each for each in short.tolist()]
+    for position in np.flatnonzero(~is_usual).tolist():
+        rounded_values[position] = rounded(float(values[position]), digits)
+    return rounded_values
 
 
 def _histograms(tensors: Sequence[Row], last: Sequence[Statistics | None], detail: Detail) -> dict[int, list[Any]]:
-    counted = [place for place, each in enumerate(last) if each is not None and each.histogram is not None]
-    found = {}
-    for place in _largest(counted, lambda place: tensors[place].size, detail.histograms):
-        statistics = last[place]
+    counted = [position for position, each in enumerate(last) if each is not None and each.histogram is not None]
+    histograms = {}
+    for position in _largest(counted, lambda position: tensors[position].size, detail.histograms):
+        statistics = last[position]
         histogram = statistics.histogram if statistics is not None else None
         bins = None if histogram is None else histogram.bins(_MOST_BARS)
         if histogram is not None and bins is not None and len(bins.counts) > 1:
-            found[place] = [bins.start, bins.width, _bars(bins), histogram.step]
-    return found
+            histograms[position] = [bins.start, bins.width, _bars(bins), histogram.step]
+    return histograms
 
 
 def _bars(bins: Bins) -> str:
@@ -287,10 +291,10 @@ def _bars(bins: Bins) -> str:
     return "".join(chr(height + (height >= _BACKSLASH)) for height in heights)
 
 
-def _problems(found: Sequence[Subject | None], last: int) -> dict[int, str]:
+def _problems(tensor_subjects: Sequence[Subject | None], last: int) -> dict[int, str]:
     return {
-        place: _in_lines(subject.problems[last])
-        for place, subject in enumerate(found)
+        position: _in_lines(subject.problems[last])
+        for position, subject in enumerate(tensor_subjects)
         if subject is not None and last in subject.problems
     }
 
@@ -301,12 +305,16 @@ def _in_lines(problem: str) -> str:
     return "\n".join(shown(line) for line in lines if not line.startswith("key: "))
 
 
-def _movement(found: Sequence[Subject | None], count: int, pairs: Sequence[Pair], detail: Detail) -> dict[str, Any]:
+def _movement(
+    tensor_subjects: Sequence[Subject | None], count: int, pairs: Sequence[Pair], detail: Detail
+) -> dict[str, Any]:
     """Norms in each checkpoint and relative differences of each pair, of the tensors that moved most."""
-    moved = [place for place, subject in enumerate(found) if subject is not None and subject.differences]
-    each = max(1, (count + len(pairs)) // 2)
-    listed = _largest(moved, lambda place: _most_moved(found[place]), max(100, detail.moved // each))
-    subjects = [subject for place in listed if (subject := found[place]) is not None]
+    moved = [
+        position for position, subject in enumerate(tensor_subjects) if subject is not None and subject.differences
+    ]
+    weight = max(1, (count + len(pairs)) // 2)
+    listed = _largest(moved, lambda position: _most_moved(tensor_subjects[position]), max(100, detail.moved // weight))
+    subjects = [subject for position in listed if (subject := tensor_subjects[position]) is not None]
     digits = min(4, detail.digits)
     norms = [[_norm(subject.statistics[checkpoint], digits) for subject in subjects] for checkpoint in range(count)]
     differences = [[subject.differences.get(pair) for subject in subjects] for pair in pairs]
@@ -328,22 +336,26 @@ def _most_moved(subject: Subject | None) -> float:
     return max((each.relative if each.unequal else -1.0 for each in differences), default=-1.0)
 
 
-def _norm(each: Statistics | None, digits: int) -> float | int | None:
-    return None if each is None or not each.finite else rounded(each.norm, digits)
+def _norm(statistics: Statistics | None, digits: int) -> float | int | None:
+    return None if statistics is None or not statistics.finite else rounded(statistics.norm, digits)
 
 
-def _relative(subject: Subject, each: TensorDifference | None, digits: int) -> float | int | str | None:
-    if each is None:
+def _relative(subject: Subject, difference: TensorDifference | None, digits: int) -> float | int | str | None:
+    if difference is None:
         return None
     if not any(subject.statistics):
         return "text"
-    return "infinite" if math.isinf(each.relative) or math.isnan(each.relative) else rounded(each.relative, digits)
+    return (
+        "infinite"
+        if math.isinf(difference.relative) or math.isnan(difference.relative)
+        else rounded(difference.relative, digits)
+    )
 
 
-def _finite_largest(each: TensorDifference | None, digits: int) -> float | int | str | None:
-    if each is None:
+def _finite_largest(difference: TensorDifference | None, digits: int) -> float | int | str | None:
+    if difference is None:
         return None
-    return "infinite" if not math.isfinite(each.largest) else rounded(each.largest, digits)
+    return "infinite" if not math.isfinite(difference.largest) else rounded(difference.largest, digits)
 
 
 def changes_of(subjects: Sequence[Subject], pair: Pair) -> list[tuple[Kind, Subject]]:
@@ -353,22 +365,22 @@ def changes_of(subjects: Sequence[Subject], pair: Pair) -> list[tuple[Kind, Subj
         subjects: The tensors.
         pair: The positions of the checkpoints.
     """
-    found: dict[Kind, list[Subject]] = {kind: [] for kind in KINDS}
+    subjects_by_kind: dict[Kind, list[Subject]] = {kind: [] for kind in KINDS}
     for subject in subjects:
         old, new = subject.rows[pair[0]], subject.rows[pair[1]]
         if old is None and new is None:
             continue
         if new is None:
-            found["removed"].append(subject)
+            subjects_by_kind["removed"].append(subject)
         elif old is None:
-            found["added"].append(subject)
+            subjects_by_kind["added"].append(subject)
         elif old.shape != new.shape:
-            found["reshaped"].append(subject)
+            subjects_by_kind["reshaped"].append(subject)
         elif old.dtype is not new.dtype:
-            found["retyped"].append(subject)
+            subjects_by_kind["retyped"].append(subject)
         elif (difference := subject.differences.get(pair)) is not None and difference.unequal:
-            found["changed"].append(subject)
-    return [(kind, subject) for kind in KINDS for subject in sorted(found[kind], key=attrgetter("name"))]
+            subjects_by_kind["changed"].append(subject)
+    return [(kind, subject) for kind in KINDS for subject in sorted(subjects_by_kind[kind], key=attrgetter("name"))]
 
 
 def pairs_for_page(subjects: Sequence[Subject], pairs: Sequence[Pair], *, values: bool) -> list[dict[str, Any]]:

@@ -99,13 +99,13 @@ class Measurement:
 
     def _in_sections(self) -> list[Sections]:
         """The tensor in each checkpoint, if all can be read in sections. Otherwise nothing."""
-        found = []
+        runs = []
         for row, reader in zip(self._rows, self._readers, strict=True):
             extent = reader.extent(row.key)
             if extent is None:
                 return []
-            found.append(Sections(row.key, *extent))
-        return found
+            runs.append(Sections(row.key, *extent))
+        return runs
 
     def _chunks(self, section: Section) -> list[Iterator[Array]]:
         if self._runs:

@@ -80,14 +80,14 @@ def outline_of(
         own_names: Without a graph, what layers are called themselves, by path.
     """
     root = tree_of(rows)
-    position = {row.key: place for place, row in enumerate(rows)}
+    position = {row.key: index for index, row in enumerate(rows)}
     separator, suffix = ("/", _SUFFIX) if graph is not None else ("." if _has_dots(rows) else "/", "")
     roles: dict[int, str] = {}
     others: dict[int, list[str]] = {}
-    own = _branches(root, own_names)
+    own_names_by_branch = _branches(root, own_names)
     if graph is not None:
-        _add_objects(root, graph, roles, others, own)
-    listed = [*_listed(root, position, roles, others, own, separator, suffix)]
+        _add_objects(root, graph, roles, others, own_names_by_branch)
+    listed = [*_listed(root, position, roles, others, own_names_by_branch, separator, suffix)]
     return Outline(listed, separator, suffix, None if graph is None else len(graph.nodes))
 
 
@@ -96,7 +96,7 @@ def _listed(
     position: dict[str, int],
     roles: dict[int, str],
     others: dict[int, list[str]],
-    own: dict[int, str],
+    own_names_by_branch: dict[int, str],
     separator: str,
     suffix: str,
 ) -> Iterator[OutlineRow]:
@@ -128,7 +128,7 @@ def _listed(
             key = None
         names = others.get(id(branch))
         others_of_it = () if names is None else tuple(names)
-        yield OutlineRow(len(path) - 1, name, role, tensor, key, others_of_it, own.get(id(branch), ""))
+        yield OutlineRow(len(path) - 1, name, role, tensor, key, others_of_it, own_names_by_branch.get(id(branch), ""))
         if branch.below:
             stack.append(iter(in_order(branch, order)))
         else:
@@ -141,18 +141,22 @@ def _has_dots(rows: Sequence[Row]) -> bool:
 
 def _branches(root: Branch, own_names: Mapping[str, str]) -> dict[int, str]:
     """Own names by path as own names by branch."""
-    found = {}
+    own_names_by_branch = {}
     for path, own_name in own_names.items():
         branch: Branch | None = root
         for step in path.split("/"):
             branch = None if branch is None else branch.below.get(step)
         if branch is not None:
-            found[id(branch)] = own_name
-    return found
+            own_names_by_branch[id(branch)] = own_name
+    return own_names_by_branch
 
 
 def _add_objects(
-    root: Branch, graph: ObjectGraph, roles: dict[int, str], others: dict[int, list[str]], own: dict[int, str]
+    root: Branch,
+    graph: ObjectGraph,
+    roles: dict[int, str],
+    others: dict[int, list[str]],
+    own_names_by_branch: dict[int, str],
 ) -> None:
     """Notes the roles of objects, their other names and their own ones, and adds the objects that hold no tensor."""
     slots = slots_of(graph)
@@ -172,9 +176,9 @@ def _add_objects(
             if node.values
             else OBJECT
         )
-        has_one = bool(node.values) and bool(node.values[0].full_name) and len(own) < _MOST_OWN
+        has_one = bool(node.values) and bool(node.values[0].full_name) and len(own_names_by_branch) < _MOST_OWN
         if has_one and (own_name := own_name_of(node, _path(above, number))):
-            own[id(branch)] = own_name
+            own_names_by_branch[id(branch)] = own_name
         for name, child in node.children:
             if child not in branches:
                 branches[child] = branch.below.setdefault(name, Branch())

@@ -80,7 +80,7 @@ def _page(contents: dict[str, Any], title: str, summary: str, picture: str) -> s
     }
     pieces = _read("page.html").split("@@")
     # every second piece is the name of a part; what is put in is not looked through again
-    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+    return "".join(parts[piece] if position % 2 else piece for position, piece in enumerate(pieces))
 
 
 def _divided(picture: str) -> tuple[str, str, str]:

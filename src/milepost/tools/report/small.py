@@ -45,7 +45,7 @@ class _Side:
         shapes: dict[tuple[int, ...], int],
     ) -> None:
         self._small = SmallTensors(reader, tensors)
-        position = {key: place for place, key in enumerate(tensors.keys)}
+        position = {key: index for index, key in enumerate(tensors.keys)}
         rows = (subject.rows[number] for subject in subjects)
         self.places = np.array([-1 if row is None else position[row.key] for row in rows], np.int64)
         is_there = self.places >= 0
@@ -55,12 +55,12 @@ class _Side:
         numbers = np.array([shapes.setdefault(spec.shape, len(shapes)) for spec in tensors.specs], np.int64)
         self.shape = np.where(is_there, numbers[tensors.spec[self.places]], -1)
 
-    def read(self, some: Column) -> list[bytes | None]:
+    def read(self, batch: Column) -> list[bytes | None]:
         """The bytes of the tensors of some subjects; None for one that the checkpoint lacks."""
-        places = self.places[some]
-        is_there = places >= 0
-        found = iter(self._small.read(places[is_there])) if is_there.any() else iter(())
-        return [next(found) if here else None for here in is_there.tolist()]
+        positions = self.places[batch]
+        is_there = positions >= 0
+        data = iter(self._small.read(positions[is_there])) if is_there.any() else iter(())
+        return [next(data) if here else None for here in is_there.tolist()]
 
 
 def measure_small(
@@ -91,17 +91,17 @@ def measure_small(
     others = np.flatnonzero(~is_small).tolist()
     for batch in _batches(np.flatnonzero(is_small), np.sum([side.size for side in sides], axis=0)):
         try:
-            held = [side.read(batch) for side in sides]
+            data_by_side = [side.read(batch) for side in sides]
         except MilepostError:  # of which tensor, is found where each is measured by itself
             others += batch.tolist()
             continue
-        some = [subjects[number] for number in batch.tolist()]
-        _measure(some, batch, sides, held, pairs)
-        for subject, data, kind in zip(some, held[-1], sides[-1].type[batch].tolist(), strict=True):
+        batch_subjects = [subjects[number] for number in batch.tolist()]
+        _measure(batch_subjects, batch, sides, data_by_side, pairs)
+        for subject, data, kind in zip(batch_subjects, data_by_side[-1], sides[-1].type[batch].tolist(), strict=True):
             if data is not None and subject.name in binned:
-                found = subject.statistics[-1]
-                assert found is not None, "it was measured"
-                found.histogram = histogram_of_part(np.frombuffer(data, sides[-1].types[kind].numpy))
+                statistics = subject.statistics[-1]
+                assert statistics is not None, "it was measured"
+                statistics.histogram = histogram_of_part(np.frombuffer(data, sides[-1].types[kind].numpy))
     return [subjects[number] for number in sorted(others)]
 
 
@@ -114,26 +114,26 @@ def _measure(
     subjects: Sequence[Subject],
     batch: Column,
     sides: Sequence[_Side],
-    held: Sequence[Sequence[bytes | None]],
+    data_by_side: Sequence[Sequence[bytes | None]],
     pairs: Sequence[Pair],
 ) -> None:
     """Notes statistics and differences of subjects whose bytes are in memory."""
     for subject in subjects:
         subject.statistics = [None] * len(sides)
     for number in range(len(sides)):
-        for places, (elements,), counts in _by_type(batch, [sides[number]], [held[number]]):
-            for place, statistics in zip(places, statistics_of_parts(elements, counts), strict=True):
-                subjects[place].statistics[number] = statistics
+        for positions, (elements,), counts in _by_type(batch, [sides[number]], [data_by_side[number]]):
+            for position, statistics in zip(positions, statistics_of_parts(elements, counts), strict=True):
+                subjects[position].statistics[number] = statistics
     for pair in pairs:
-        both = [sides[number] for number in pair], [held[number] for number in pair]
-        for places, (old, new), counts in _by_type(batch, *both):
-            for place, difference in zip(places, differences_of(old, new, counts).each(), strict=True):
+        both = [sides[number] for number in pair], [data_by_side[number] for number in pair]
+        for positions, (old, new), counts in _by_type(batch, *both):
+            for position, difference in zip(positions, differences_of(old, new, counts).each(), strict=True):
                 if difference is not None:
-                    subjects[place].differences[pair] = difference
+                    subjects[position].differences[pair] = difference
 
 
 def _by_type(
-    batch: Column, sides: Sequence[_Side], held: Sequence[Sequence[bytes | None]]
+    batch: Column, sides: Sequence[_Side], data_by_side: Sequence[Sequence[bytes | None]]
 ) -> Iterator[tuple[list[int], list[Any], Column]]:
     """The tensors that some checkpoints all have, by their element types there.
 
@@ -146,10 +146,12 @@ def _by_type(
         kind = kind * len(side.types) + side.type[batch]
     for number in np.unique(kind[is_there]).tolist():
         chosen = np.flatnonzero(is_there & (kind == number))
-        places = chosen.tolist()
+        positions = chosen.tolist()
         types = [side.types[int(side.type[batch[chosen[0]]])] for side in sides]
         arrays = [
-            np.frombuffer(b"".join([data for place in places if (data := each[place]) is not None]), dtype.numpy)
-            for each, dtype in zip(held, types, strict=True)
+            np.frombuffer(
+                b"".join([data for position in positions if (data := side_data[position]) is not None]), dtype.numpy
+            )
+            for side_data, dtype in zip(data_by_side, types, strict=True)
         ]
-        yield places, arrays, sides[0].size[batch[chosen]] // types[0].itemsize
+        yield positions, arrays, sides[0].size[batch[chosen]] // types[0].itemsize

@@ -69,18 +69,18 @@ def measure(
     others = measure_small(subjects, readers, tensors, pairs, binned)
     measured = _prepared(others, readers, pairs, binned)
     _measure([measurement for _, _, measurement in measured])
-    for subject, places, measurement in measured:
+    for subject, positions, measurement in measured:
         try:
-            _note(subject, places, measurement)
+            _note(subject, positions, measurement)
         except MilepostError:
             # one of them is damaged: each by itself says which
-            for place in places:
+            for position in positions:
                 try:
-                    alone = _measurement(subject, [place], readers, (), binned)
+                    alone = _measurement(subject, [position], readers, (), binned)
                     _measure([alone])
-                    _note(subject, [place], alone)
+                    _note(subject, [position], alone)
                 except MilepostError as error:
-                    subject.problems[place] = without_remedy(error)
+                    subject.problems[position] = without_remedy(error)
     for subject in others:
         _compare_text(subject, readers, pairs)
 
@@ -89,45 +89,47 @@ def _prepared(
     subjects: Sequence[Subject], readers: Sequence[BundleReader], pairs: Sequence[Pair], binned: Collection[str]
 ) -> list[tuple[Subject, list[int], Measurement]]:
     """The measurements to make: of each tensor with numbers one for each shape, with the positions of the checkpoints in which it has it."""
-    found = []
+    prepared = []
     for subject in subjects:
         subject.statistics = [None] * len(readers)
         by_shape: dict[tuple[int, ...], list[int]] = {}
-        for place, row in enumerate(subject.rows):
+        for position, row in enumerate(subject.rows):
             if row is not None and is_numeric(row.dtype):
-                by_shape.setdefault(row.shape, []).append(place)
+                by_shape.setdefault(row.shape, []).append(position)
             elif row is not None:
-                _read_text(subject, readers, place)
-        for places in by_shape.values():
-            measurement = _measurement(subject, places, readers, pairs, binned)
-            found.append((subject, places, measurement))
-    return found
+                _read_text(subject, readers, position)
+        for positions in by_shape.values():
+            measurement = _measurement(subject, positions, readers, pairs, binned)
+            prepared.append((subject, positions, measurement))
+    return prepared
 
 
 def _measurement(
     subject: Subject,
-    places: Sequence[int],
+    positions: Sequence[int],
     readers: Sequence[BundleReader],
     pairs: Sequence[Pair],
     binned: Collection[str],
 ) -> Measurement:
     """The measurement of one tensor in checkpoints in which it has one shape."""
-    rows = [row for place in places if (row := subject.rows[place]) is not None]
-    compared = [(places.index(old), places.index(new)) for old, new in pairs if old in places and new in places]
+    rows = [row for position in positions if (row := subject.rows[position]) is not None]
+    compared = [
+        (positions.index(old), positions.index(new)) for old, new in pairs if old in positions and new in positions
+    ]
     step = 0
-    if subject.name in binned and places[-1] == len(readers) - 1:
+    if subject.name in binned and positions[-1] == len(readers) - 1:
         # an odd number, so that not always the same column of a matrix is counted
         step = math.prod(rows[-1].shape) // _COUNTED | 1
-    return Measurement(rows, [readers[place] for place in places], compared, step)
+    return Measurement(rows, [readers[position] for position in positions], compared, step)
 
 
 def _measure(measurements: Sequence[Measurement]) -> None:
     """Measures large tensors on several threads, and all others on this one."""
     count = counter()
     shared: list[tuple[Measurement, Section]] = []
-    own: list[tuple[Measurement, Section]] = []
+    unshared: list[tuple[Measurement, Section]] = []
     for each in measurements:
-        kept = shared if each.is_shared and each.size >= _SHARED else own
+        kept = shared if each.is_shared and each.size >= _SHARED else unshared
         kept.extend((each, section) for section in each.sections)
 
     def work(item: tuple[Measurement, Section]) -> None:
@@ -135,27 +137,27 @@ def _measure(measurements: Sequence[Measurement]) -> None:
             item[0].measure(item[1])
 
     for_each(work, shared, threads=THREADS if len(shared) > 1 else 1)
-    for each, section in own:
+    for each, section in unshared:
         each.measure(section)
 
 
-def _note(subject: Subject, places: Sequence[int], measurement: Measurement) -> None:
+def _note(subject: Subject, positions: Sequence[int], measurement: Measurement) -> None:
     """Notes what was found. Errors are those of `Measurement.result`."""
-    found = measurement.result()
-    for place, statistics in zip(places, found.statistics, strict=True):
-        subject.statistics[place] = statistics
-    for (old, new), difference in found.differences.items():
-        subject.differences[places[old], places[new]] = difference
+    result = measurement.result()
+    for position, statistics in zip(positions, result.statistics, strict=True):
+        subject.statistics[position] = statistics
+    for (old, new), difference in result.differences.items():
+        subject.differences[positions[old], positions[new]] = difference
 
 
-def _read_text(subject: Subject, readers: Sequence[BundleReader], place: int) -> None:
+def _read_text(subject: Subject, readers: Sequence[BundleReader], position: int) -> None:
     """Reads a tensor that is not numeric, to see whether it is damaged."""
-    row = subject.rows[place]
+    row = subject.rows[position]
     assert row is not None
     try:
-        readers[place].read(row.key)
+        readers[position].read(row.key)
     except MilepostError as error:
-        subject.problems[place] = without_remedy(error)
+        subject.problems[position] = without_remedy(error)
 
 
 def _compare_text(subject: Subject, readers: Sequence[BundleReader], pairs: Sequence[Pair]) -> None:

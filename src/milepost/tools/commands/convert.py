@@ -116,8 +116,8 @@ def _entry(text: str) -> tuple[str, str]:
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMG]I?|)B?", text.strip().upper())
-    size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMG]I?|)B?", text.strip().upper())
+    size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if size < 1:
         raise argparse.ArgumentTypeError(f"expected a size such as 500MB or 2GiB, found {text!r}")
     return size
@@ -164,10 +164,10 @@ def _done(options: argparse.Namespace, form: str, live: Checkpoint | None, unuse
     """Converts, with the names that the variables of a live model have, if there is one."""
     with (
         open_named(options.source, verify="files") as reader,
-        reporting(is_drawn(sys.stderr), "convert", reader.prefix) as told,
+        reporting(is_drawn(sys.stderr), "convert", reader.prefix) as progress,
     ):
-        given = options.rename, options.ignore, options.only
-        translation = translation_of(reader.keys(), *given, tell=unused.append, escaped=live is not None)
+        name_options = options.rename, options.ignore, options.only
+        translation = translation_of(reader.keys(), *name_options, tell=unused.append, escaped=live is not None)
         names = None
         if live is not None:
             names = keras_names(resolve(options.source, LOCAL_STORAGE, "files"), live, translation)
@@ -183,7 +183,7 @@ def _done(options: argparse.Namespace, form: str, live: Checkpoint | None, unuse
             names=names,
             metadata=dict(options.metadata) or None,
         )
-        return converted(reader, wanted, told)
+        return converted(reader, wanted, progress)
 
 
 def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool, with_part: bool) -> None:

@@ -106,18 +106,18 @@ def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> No
     differences: list[str] = []
     keys: list[str] = []
     first, second = comparison.sides
-    for kind, places in by_kind.items():
-        signs += [_SIGNS[kind]] * len(places)
+    for kind, positions in by_kind.items():
+        signs += [_SIGNS[kind]] * len(positions)
         if kind in ("removed", "added"):
             side = first if kind == "removed" else second
-            specs += map(side.texts.__getitem__, side.spec[places].tolist())
-            differences += [""] * len(places)
-            keys += map(side.keys.__getitem__, places.tolist())
+            specs += map(side.texts.__getitem__, side.spec[positions].tolist())
+            differences += [""] * len(positions)
+            keys += map(side.keys.__getitem__, positions.tolist())
             continue
-        old, new = (each[places] for each in comparison.pairs)
+        old, new = (each[positions] for each in comparison.pairs)
         specs += _texts_of_pairs(first, second, first.spec[old], second.spec[new])
-        found = comparison.differences.take(places)
-        fields = (found.count, found.unequal, found.largest, found.relative)
+        pair_differences = comparison.differences.take(positions)
+        fields = (pair_differences.count, pair_differences.unequal, pair_differences.largest, pair_differences.relative)
         differences += map(_amount, *(field.tolist() for field in fields))
         keys += map(first.keys.__getitem__, old.tolist())
     if not keys:
@@ -126,8 +126,8 @@ def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> No
     if any(differences):
         columns.append((Column("DIFFERENCE", folds=True), differences))
     names = all_named(map(short_name, keys))
-    for place in (place for place, key in enumerate(keys) if key == ROOT):
-        names[place] = nameless(comparison.readers[0])
+    for position in (position for position, key in enumerate(keys) if key == ROOT):
+        names[position] = nameless(comparison.readers[0])
     own_names = {path: name for reader in comparison.readers for path, name in own_names_of(reader).items()}
     if own_names:
         columns.append((Column("LAYER", folds=True), [layer_of(key.split("/"), own_names) for key in keys]))
@@ -137,23 +137,23 @@ def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> No
 
 def _print_others(others: NotArrays) -> None:
     changed = {name: f"{old} -> {new}" for name, (old, new) in others.changed.items()}
-    for where, found in (("only in A", others.removed), ("only in B", others.added), ("changed", changed)):
-        if found:
+    for label, entries in (("only in A", others.removed), ("only in B", others.added), ("changed", changed)):
+        if entries:
             line(
-                f"what no array can hold, {where}: {_listed([f'{_called(key)} = {what}' for key, what in found.items()])}"
+                f"what no array can hold, {label}: {_listed([f'{_called(key)} = {what}' for key, what in entries.items()])}"
             )
 
 
 def _note_objects(readers: Sequence[BundleReader]) -> None:
     catalogues = [each.catalogue() for each in readers]
     unread = {key for each in catalogues for key in each.unread}
-    found = {key: kind for each in catalogues for key, kind in each.objects.items()}
+    objects = {key: kind for each in catalogues for key, kind in each.objects.items()}
     for how, keys in (
-        ("not compared, since milepost does not read it", [key for key in found if key in unread]),
-        ("compared in part, since milepost does not read all of it", [key for key in found if key not in unread]),
+        ("not compared, since milepost does not read it", [key for key in objects if key in unread]),
+        ("compared in part, since milepost does not read all of it", [key for key in objects if key not in unread]),
     ):
         if keys:
-            note(f"{how}: {_listed([f'{_called(key)} ({shown(found[key])})' for key in keys])}")
+            note(f"{how}: {_listed([f'{_called(key)} ({shown(objects[key])})' for key in keys])}")
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -52,19 +52,23 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     inventory = inventory_of(options.path, below=True)
-    found = [(place, facts_of(place.path)) for place in inventory.places]
-    is_bad = bool(inventory.problems) or any(facts.state in ("damaged", "missing") for _, facts in found)
+    checkpoints_with_facts = [(checkpoint, facts_of(checkpoint.path)) for checkpoint in inventory.places]
+    is_bad = bool(inventory.problems) or any(
+        facts.state in ("damaged", "missing") for _, facts in checkpoints_with_facts
+    )
     if options.json:
-        print_json(_json(options.path, inventory, found))
+        print_json(_json(options.path, inventory, checkpoints_with_facts))
     else:
-        _print(options.path, inventory, found)
+        _print(options.path, inventory, checkpoints_with_facts)
     if is_bad:
         return DIFFERS
-    return CANNOT if any(isinstance(facts.problem, StorageError) for _, facts in found) else SUCCESS
+    return CANNOT if any(isinstance(facts.problem, StorageError) for _, facts in checkpoints_with_facts) else SUCCESS
 
 
-def _print(path: str, inventory: Inventory, found: list[tuple[FoundCheckpoint, CheckpointFacts]]) -> None:
-    rows = [_cells(path, place, facts) for place, facts in found]
+def _print(
+    path: str, inventory: Inventory, checkpoints_with_facts: list[tuple[FoundCheckpoint, CheckpointFacts]]
+) -> None:
+    rows = [_cells(path, checkpoint, facts) for checkpoint, facts in checkpoints_with_facts]
     columns = [
         Column("STEP", right=True),
         Column("SIZE", right=True, spare=2),
@@ -75,40 +79,44 @@ def _print(path: str, inventory: Inventory, found: list[tuple[FoundCheckpoint, C
         Column("METRICS", folds=True, spare=1),
         Column("NAME", style="cyan", folds=True),
     ]
-    used = [place for place, column in enumerate(columns) if any(row[place] for row in rows) or column.title == "NAME"]
-    table([columns[place] for place in used], [[row[place] for place in used] for row in rows])
+    used = [
+        position
+        for position, column in enumerate(columns)
+        if any(row[position] for row in rows) or column.title == "NAME"
+    ]
+    table([columns[position] for position in used], [[row[position] for position in used] for row in rows])
     for problem in inventory.problems:
         note(f"warning: {for_command(problem, 'ls')}")
-    _print_problems(found)
+    _print_problems(checkpoints_with_facts)
     if text := not_searched_note(inventory):
         note(text)
 
 
-def _print_problems(found: list[tuple[FoundCheckpoint, CheckpointFacts]]) -> None:
+def _print_problems(checkpoints_with_facts: list[tuple[FoundCheckpoint, CheckpointFacts]]) -> None:
     """Says what is wrong with checkpoints. What can be done about several is said once."""
-    told = set()
-    for place, facts in found:
+    remedies = set()
+    for checkpoint, facts in checkpoints_with_facts:
         if facts.problem is not None:
-            note(f"{facts.state}: {shown(place.path)}: {without_remedy(facts.problem)}")
+            note(f"{facts.state}: {shown(checkpoint.path)}: {without_remedy(facts.problem)}")
             remedy = for_command(facts.problem, "ls").remedy
-            if remedy and remedy not in told:
+            if remedy and remedy not in remedies:
                 note(f"  remedy: {remedy}")
-                told.add(remedy)
+                remedies.add(remedy)
 
 
-def _cells(directory: str, place: FoundCheckpoint, facts: CheckpointFacts) -> list[str]:
-    seconds = age_of(place, facts)
-    known = (("latest", place.is_latest), ("pinned", place.is_pinned), ("not listed", place.is_left_out))
+def _cells(directory: str, checkpoint: FoundCheckpoint, facts: CheckpointFacts) -> list[str]:
+    seconds = age_of(checkpoint, facts)
+    known = (("latest", checkpoint.is_latest), ("pinned", checkpoint.is_pinned), ("not listed", checkpoint.is_left_out))
     marks = [name for name, is_set in known if is_set]
     return [
-        "" if place.step is None else str(place.step),
+        "" if checkpoint.step is None else str(checkpoint.step),
         amounts.size(facts.size) if facts.size else "",
         "" if seconds is None else amounts.age(seconds),
         "" if facts.tensors is None else f"{facts.tensors:,}",
         facts.state,
         ", ".join(marks),
         metrics_text(facts.metrics),
-        shown(_name(directory, place.path)),
+        shown(_name(directory, checkpoint.path)),
     ]
 
 
@@ -121,22 +129,24 @@ def _name(directory: str, path: str) -> str:
     return inside if inside != below or (above == os.curdir and not os.path.isabs(below)) else path
 
 
-def _json(path: str, inventory: Inventory, found: list[tuple[FoundCheckpoint, CheckpointFacts]]) -> dict[str, Any]:
+def _json(
+    path: str, inventory: Inventory, checkpoints_with_facts: list[tuple[FoundCheckpoint, CheckpointFacts]]
+) -> dict[str, Any]:
     rows = []
-    for place, facts in found:
-        saved = facts.modified if place.saved is None else place.saved
+    for checkpoint, facts in checkpoints_with_facts:
+        saved = facts.modified if checkpoint.saved is None else checkpoint.saved
         rows.append(
             {
-                "path": place.path,
-                "step": place.step,
+                "path": checkpoint.path,
+                "step": checkpoint.step,
                 "bytes": facts.size,
                 "saved": None if saved is None else moment(saved),
-                "age_seconds": age_of(place, facts),
+                "age_seconds": age_of(checkpoint, facts),
                 "tensors": facts.tensors,
                 "state": facts.state,
-                "latest": place.is_latest,
-                "pinned": place.is_pinned,
-                "listed": place.is_listed,
+                "latest": checkpoint.is_latest,
+                "pinned": checkpoint.is_pinned,
+                "listed": checkpoint.is_listed,
                 "metrics": facts.metrics or None,
                 "problem": None if facts.problem is None else str(facts.problem),
             }

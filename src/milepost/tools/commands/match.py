@@ -103,8 +103,8 @@ def _translation(options: argparse.Namespace, path: str, unused: list[str]) -> T
     if options.rename or options.ignore or options.only:
         with open_any(LOCAL_STORAGE, path) as reader:
             keys = reader.keys()
-    given = options.rename, options.ignore, options.only
-    return translation_of(keys, *given, tell=unused.append, cast=options.cast, escaped=True)
+    name_options = options.rename, options.ignore, options.only
+    return translation_of(keys, *name_options, tell=unused.append, cast=options.cast, escaped=True)
 
 
 def _with_whole(report: Report, path: str) -> Report:

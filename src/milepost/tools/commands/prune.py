@@ -101,39 +101,41 @@ def run(options: argparse.Namespace) -> int:
     if options.keep is None and policy is None and not options.best:
         options.usage_error("say which checkpoints to keep, for example --keep 3")
     directory = options.directory.rstrip(os.sep) or os.sep
-    found = planned(directory, options.name, options.keep, policy, options.best, _said(options))
+    pruning = planned(directory, options.name, options.keep, policy, options.best, _said(options))
     is_dry = options.dry_run or not options.delete
     if not is_dry:
-        for path in found.deleted:
+        for path in pruning.deleted:
             remove_for_good(LOCAL_STORAGE, path, directory)
-    freed = sum(found.sizes[path] for path in found.deleted)
+    freed = sum(pruning.sizes[path] for path in pruning.deleted)
     if options.json:
         print_json(
             {
                 "directory": directory,
                 "dry_run": is_dry,
                 "bytes_freed": freed,
-                "kept": [_row(path, found) | {"reasons": list(reasons)} for path, reasons in found.kept.items()],
-                "deleted": [_row(path, found) | {"reasons": list(reasons)} for path, reasons in found.deleted.items()],
-                "not_whole": [_row(path, found) | {"problem": str(error)} for path, error in found.bad.items()],
+                "kept": [_row(path, pruning) | {"reasons": list(reasons)} for path, reasons in pruning.kept.items()],
+                "deleted": [
+                    _row(path, pruning) | {"reasons": list(reasons)} for path, reasons in pruning.deleted.items()
+                ],
+                "not_whole": [_row(path, pruning) | {"problem": str(error)} for path, error in pruning.bad.items()],
             }
         )
         return SUCCESS
     word = "delete" if is_dry else "deleted"
-    rows = [[word, shown(os.path.basename(path)), shown("; ".join(why))] for path, why in found.deleted.items()]
-    rows += [["keep", shown(os.path.basename(path)), shown("; ".join(why))] for path, why in found.kept.items()]
+    rows = [[word, shown(os.path.basename(path)), shown("; ".join(why))] for path, why in pruning.deleted.items()]
+    rows += [["keep", shown(os.path.basename(path)), shown("; ".join(why))] for path, why in pruning.kept.items()]
     if rows:
         table([Column(""), Column("NAME", style="cyan", folds=True), Column("WHY", folds=True)], rows)
-    for path, error in found.bad.items():
+    for path, error in pruning.bad.items():
         note(f"not whole, and left as it is: {shown(path)}: {without_remedy(error)}")
-    if not found.deleted:
+    if not pruning.deleted:
         line("nothing to delete" if rows else "nothing to delete: no checkpoint here is whole")
         return SUCCESS
     size = amounts.size(freed)
-    counted = amounts.plural(len(found.deleted), "checkpoint")
+    counted = amounts.plural(len(pruning.deleted), "checkpoint")
     line(f"{counted} would be deleted, {size}; pass --delete to do it" if is_dry else f"{counted} deleted, {size}")
     return SUCCESS
 
 
-def _row(path: str, found: Pruning) -> dict[str, Any]:
-    return {"path": path, "bytes": found.sizes[path]}
+def _row(path: str, pruning: Pruning) -> dict[str, Any]:
+    return {"path": path, "bytes": pruning.sizes[path]}

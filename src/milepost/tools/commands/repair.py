@@ -39,41 +39,41 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     repair = Repair(options.directory, "files" if options.quick else "checksums")
-    found = repair.planned()
-    if found.is_needed and not options.dry_run:
+    repairs = repair.planned()
+    if repairs.is_needed and not options.dry_run:
         repair.carry_out()
     if options.json:
         print_json(
             {
                 "directory": options.directory,
                 "dry_run": options.dry_run,
-                "needed": found.is_needed,
-                "state_file": found.state_file or None,
-                "removed": found.removed,
-                "unlisted": [_problem(path, error) for path, error in found.unlisted.items()],
-                "damaged": [_problem(path, error) for path, error in found.bad.items()],
-                "latest": found.latest,
+                "needed": repairs.is_needed,
+                "state_file": repairs.state_file or None,
+                "removed": repairs.removed,
+                "unlisted": [_problem(path, error) for path, error in repairs.unlisted.items()],
+                "damaged": [_problem(path, error) for path, error in repairs.bad.items()],
+                "latest": repairs.latest,
             }
         )
     else:
-        _print(found, is_dry=options.dry_run)
-    return DIFFERS if found.is_needed and options.dry_run else SUCCESS
+        _print(repairs, is_dry=options.dry_run)
+    return DIFFERS if repairs.is_needed and options.dry_run else SUCCESS
 
 
-def _print(found: Repairs, *, is_dry: bool) -> None:
+def _print(repairs: Repairs, *, is_dry: bool) -> None:
     would = "would be " if is_dry else ""
-    if found.state_file:
-        line(f"state file: {would}{shown(found.state_file)}")
-    for path, problem in found.unlisted.items():
+    if repairs.state_file:
+        line(f"state file: {would}{shown(repairs.state_file)}")
+    for path, problem in repairs.unlisted.items():
         line(f"not listed any more: {shown(os.path.basename(path))}: {shown(problem.problem)}")
-    for path in found.removed:
+    for path in repairs.removed:
         line(f"{would}removed: {shown(path)}")
-    for path, problem in found.bad.items():
+    for path, problem in repairs.bad.items():
         note(f"damaged, and left as it is: {shown(path)}: {without_remedy(problem)}")
-    if not found.is_needed:
+    if not repairs.is_needed:
         line("nothing is to be repaired")
-    elif found.latest is not None:
-        line(f"latest checkpoint: {shown(found.latest)}")
+    elif repairs.latest is not None:
+        line(f"latest checkpoint: {shown(repairs.latest)}")
 
 
 def _problem(path: str, error: MilepostError) -> dict[str, str]:

@@ -100,8 +100,8 @@ def run(options: argparse.Namespace) -> int:
         print_json(_json(checkpoints, subjects, pairs, values=not options.names_only))
     damaged = [each for each in subjects if each.problems]
     for subject in damaged:
-        for place, problem in subject.problems.items():
-            note(f"damaged: {shown(checkpoints[place].path)}: {shown(subject.name)}: {problem}")
+        for position, problem in subject.problems.items():
+            note(f"damaged: {shown(checkpoints[position].path)}: {shown(subject.name)}: {problem}")
     return DIFFERS if damaged or left_out else SUCCESS
 
 
@@ -126,7 +126,7 @@ def _opened(options: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[l
 def _paths(options: argparse.Namespace) -> list[str]:
     if not options.all:
         return list(options.checkpoints)
-    return [place.path for path in options.checkpoints for place in inventory_of(path).places]
+    return [checkpoint.path for path in options.checkpoints for checkpoint in inventory_of(path).places]
 
 
 def _order(readers: Sequence[BundleReader]) -> Any:
@@ -156,8 +156,10 @@ def _described(reader: BundleReader, rows: list[Row]) -> Described:
 
 def _objects_of(reader: BundleReader) -> dict[str, str]:
     """The objects that are not read, or only in part, with their classes."""
-    found = reader.catalogue()
-    return {key: kind if key in found.unread else f"{kind}, read in part" for key, kind in found.objects.items()}
+    catalogue = reader.catalogue()
+    return {
+        key: kind if key in catalogue.unread else f"{kind}, read in part" for key, kind in catalogue.objects.items()
+    }
 
 
 def _graph(reader: BundleReader) -> ObjectGraph | None:
@@ -206,7 +208,7 @@ def _json(
     for subject in subjects:
         rows = [None if row is None else row.to_dict() for row in subject.rows]
         statistics = [None if each is None else each.to_dict() for each in subject.statistics]
-        problems = [subject.problems.get(place) for place in range(len(checkpoints))]
+        problems = [subject.problems.get(position) for position in range(len(checkpoints))]
         tensors.append({"name": subject.name, "tensors": rows, "statistics": statistics or None, "problems": problems})
     changes = []
     for pair in pairs:
@@ -222,16 +224,16 @@ def _json(
     return {
         "checkpoints": [
             {
-                "path": each.path,
-                "kind": each.kind,
-                "data_files": each.files,
-                "tensors": len(each.rows),
-                "bytes": sum(row.size for row in each.rows),
-                "metrics": each.metrics,
-                "metadata": each.metadata,
-                "objects_not_read": [{"key": key or ROOT, "object": kind} for key, kind in each.unread.items()],
+                "path": checkpoint.path,
+                "kind": checkpoint.kind,
+                "data_files": checkpoint.files,
+                "tensors": len(checkpoint.rows),
+                "bytes": sum(row.size for row in checkpoint.rows),
+                "metrics": checkpoint.metrics,
+                "metadata": checkpoint.metadata,
+                "objects_not_read": [{"key": key or ROOT, "object": kind} for key, kind in checkpoint.unread.items()],
             }
-            for each in checkpoints
+            for checkpoint in checkpoints
         ],
         "values_read": values,
         "tensors": tensors,

@@ -171,9 +171,9 @@ def _print_rows(reader: BundleReader, rows: list[Row], options: argparse.Namespa
     lines = folded(tree, options.depth, _MOST_LINES if is_terminal else None, own_names)
     names = [
         nameless(reader)
-        if each.row is not None and each.row.key == ROOT
-        else f"{'  ' * each.depth}{named(each.name)}{f' ({each.own_name})' if each.own_name else ''}"
-        for each in lines
+        if tree_line.row is not None and tree_line.row.key == ROOT
+        else f"{'  ' * tree_line.depth}{named(tree_line.name)}{f' ({tree_line.own_name})' if tree_line.own_name else ''}"
+        for tree_line in lines
     ]
     specs = [_what(each) for each in lines]
     sizes = [amounts.size(each.size) if each.row is not None or each.is_folded else "" for each in lines]
@@ -203,33 +203,33 @@ def _show_one(reader: BundleReader, key: str, options: argparse.Namespace) -> No
         return
     first: list[Array] = []
     with progress("read", reader.prefix, row.size):
-        found = statistics_of(_watched(chunks_of(reader, key), first))
+        statistics = statistics_of(_watched(chunks_of(reader, key), first))
     counts: list[int] = []
-    is_binned = found.finite > 1 and found.minimum != found.maximum
+    is_binned = statistics.finite > 1 and statistics.minimum != statistics.maximum
     if is_binned and (row.size <= _MOST_BINNED or options.histogram):
         with progress("read", reader.prefix, row.size):
-            counts = histogram_of(chunks_of(reader, key), found.minimum or 0, found.maximum or 0)
+            counts = histogram_of(chunks_of(reader, key), statistics.minimum or 0, statistics.maximum or 0)
     values = first[0] if first else np.empty(0)
     if options.json:
-        bins = {"min": found.minimum, "max": found.maximum, "counts": counts} if counts else None
+        bins = {"min": statistics.minimum, "max": statistics.maximum, "counts": counts} if counts else None
         listed = [_plain(value) for value in values]
         print_json(
             {
                 "checkpoint": reader.prefix,
                 **row.to_dict(),
-                "statistics": found.to_dict(),
+                "statistics": statistics.to_dict(),
                 "histogram": bins,
                 "first_values": listed,
             }
         )
         return
     _print_head(reader, row)
-    _print_statistics(found, is_complex=row.dtype.numpy.kind in COMPLEX)
+    _print_statistics(statistics, is_complex=row.dtype.numpy.kind in COMPLEX)
     if counts:
-        _print_histogram(found, counts)
-    if found.count:
-        line("values" if found.count <= _MOST_VALUES else f"first {len(values)} of {found.count:,} values")
-        shape = row.shape if found.count <= _MOST_VALUES else (len(values),)
+        _print_histogram(statistics, counts)
+    if statistics.count:
+        line("values" if statistics.count <= _MOST_VALUES else f"first {len(values)} of {statistics.count:,} values")
+        shape = row.shape if statistics.count <= _MOST_VALUES else (len(values),)
         width = (terminal_width() if is_terminal() else _WIDTH) - 2
         for each in np.array2string(values.reshape(shape), max_line_width=width).splitlines():
             line(f"  {each}")
@@ -261,26 +261,28 @@ def _show_other(reader: BundleReader, row: Row, options: argparse.Namespace) -> 
 
 
 def _print_head(reader: BundleReader, row: Row) -> None:
-    where = f", in {row.pieces} pieces" if row.pieces > 1 else f", shard {row.shard}" if row.shard is not None else ""
+    location = (
+        f", in {row.pieces} pieces" if row.pieces > 1 else f", shard {row.shard}" if row.shard is not None else ""
+    )
     line(printed(row.key, reader))
     if layer := layer_of(row.key.split("/"), own_names_of(reader)):
         line(f"layer: {layer}")
-    line("None" if row.is_none else f"{row.spec}, {amounts.size(row.size)}{where}")
+    line("None" if row.is_none else f"{row.spec}, {amounts.size(row.size)}{location}")
 
 
-def _print_statistics(found: Statistics, *, is_complex: bool) -> None:
-    if found.finite:
+def _print_statistics(statistics: Statistics, *, is_complex: bool) -> None:
+    if statistics.finite:
         number = amounts.number
         of = "absolute values: " if is_complex else ""
         line(
-            f"{of}min {number(found.minimum or 0)}  max {number(found.maximum or 0)}  mean {number(found.mean)}  "
-            f"std {number(found.deviation)}  norm {number(found.norm)}"
+            f"{of}min {number(statistics.minimum or 0)}  max {number(statistics.maximum or 0)}  mean {number(statistics.mean)}  "
+            f"std {number(statistics.deviation)}  norm {number(statistics.norm)}"
         )
-    line(f"zeros {found.zeros:,}  NaN {found.nan:,}  infinite {found.infinite:,}")
+    line(f"zeros {statistics.zeros:,}  NaN {statistics.nan:,}  infinite {statistics.infinite:,}")
 
 
-def _print_histogram(found: Statistics, counts: list[int]) -> None:
-    ends = amounts.number(found.minimum or 0), amounts.number(found.maximum or 0)
+def _print_histogram(statistics: Statistics, counts: list[int]) -> None:
+    ends = amounts.number(statistics.minimum or 0), amounts.number(statistics.maximum or 0)
     letters = BARS if can_print(BARS) else BARS_IN_ASCII
     text = f"histogram  {ends[0]} |{bars(counts, letters)}| {ends[1]}"
     width = terminal_width() if is_terminal() else len(text)
@@ -288,7 +290,7 @@ def _print_histogram(found: Statistics, counts: list[int]) -> None:
         print(text)
         return
     while len(counts) + 4 > width:
-        counts = [sum(counts[place : place + 2]) for place in range(0, len(counts), 2)]
+        counts = [sum(counts[start : start + 2]) for start in range(0, len(counts), 2)]
     print(f"histogram  {ends[0]} to {ends[1]}")
     print(f"  |{bars(counts, letters)}|")
 

@@ -99,8 +99,8 @@ def run(options: argparse.Namespace) -> int:
     results = []
     for problem in inventory.problems:
         note(f"error: {for_command(problem, 'verify')}")
-    for place in inventory.newest_first():
-        result = _verified(place.path)
+    for checkpoint in inventory.newest_first():
+        result = _verified(checkpoint.path)
         results.append(result)
         if not options.json:
             _print(result)
@@ -130,9 +130,9 @@ def _verified(path: str) -> _Result:
             with progress("verify", reader.prefix, sum(saved_sizes(reader, keys))):
                 result.checksums, result.stored = reader.verify()
             result.tensors = len(keys)
-            found = reader.catalogue()
-            result.objects = len(found.objects)
-            result.in_part = len(found.objects) - len(found.unread)
+            catalogue = reader.catalogue()
+            result.objects = len(catalogue.objects)
+            result.in_part = len(catalogue.objects) - len(catalogue.unread)
     except MilepostError as error:
         deletion = deletion_of(path)
         result.error, result.is_deleted = deletion or error, deletion is not None

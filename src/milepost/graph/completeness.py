@@ -78,14 +78,14 @@ def omission_of(untaken: Untaken, known: Container[int]) -> Iterator[Omitted]:
             remedy_for_state(value),
         )
     elif adapter is None or is_tuple(type(value)):
-        held = find_trackable(value, within_objects=searched, known=known if searched else ())
-        if held is not None:
-            reason = f"an object of type {kind} is not tracked, but holds one of type {type(held).__name__}"
+        trackable = find_trackable(value, within_objects=searched, known=known if searched else ())
+        if trackable is not None:
+            reason = f"an object of type {kind} is not tracked, but holds one of type {type(trackable).__name__}"
             omission = Omission(reason, doubtful=not in_tree)
         elif in_tree and isinstance(value, partial):
-            held = find_trackable((value.args, value.keywords))
-            if held is not None:
-                reason = f"the {type(held).__name__} that a partial holds, which is a leaf of a tree"
+            trackable = find_trackable((value.args, value.keywords))
+            if trackable is not None:
+                reason = f"the {type(trackable).__name__} that a partial holds, which is a leaf of a tree"
                 omission = Omission(reason, _PARTIAL, doubtful=True)
         elif adapter is None and in_tree and not holds_no_data(value):
             omission = Omission(f"a leaf of a tree is an object of type {kind}, which cannot be stored", _STORABLE)
@@ -145,10 +145,10 @@ def left_out_of_accounts(graph: LiveGraph, ids: Mapping[int, int], *, slots: boo
             continue
         obj = graph.objects[number]
         below: dict[int, dict[str, int]] = {}
-        held = {(reference.variable, reference.name) for reference in graph.slots.get(number, ())}
+        slots_in_graph = {(reference.variable, reference.name) for reference in graph.slots.get(number, ())}
         for steps, value, variable, remedy, anywhere in _account(adapter, obj, graph.paths[number]):
             if variable is not None:
-                if slots and (ids.get(id(variable), -1), steps[0]) not in held:
+                if slots and (ids.get(id(variable), -1), steps[0]) not in slots_in_graph:
                     left_out.add(_slot(graph, number, ids.get(id(variable)), steps[0], remedy))
                 continue
             node, path = number, graph.paths[number]

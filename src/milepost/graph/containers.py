@@ -579,8 +579,8 @@ class _MappingWrapper(_Wrapper, dict[Any, Any]):
         return value
 
     def _pop_end(self, last: bool) -> tuple[Any, Any]:
-        base, held = self._base, self._held()
-        members: Any = self if held is None else held
+        base, original = self._base, self._held()
+        members: Any = self if original is None else original
         if not len(members):
             return base.popitem(self)  # which raises the error of an empty dict
         key = next(base.__reversed__(members) if last else base.__iter__(members))
@@ -783,22 +783,22 @@ def find_trackable(value: Any, *, within_objects: bool = False, known: Container
     seen: dict[int, Any] = {}
     left = [value]
     while left:
-        each = left.pop()
-        if id(each) in seen or id(each) in known:
+        obj = left.pop()
+        if id(obj) in seen or id(obj) in known:
             continue
-        kind = type(each)  # ``__class__`` may be a property of the object that runs any code
+        kind = type(obj)  # ``__class__`` may be a property of the object that runs any code
         if issubclass(kind, Mapping):
-            members: Iterable[Any] = each.values()
+            members: Iterable[Any] = obj.values()
         elif issubclass(kind, (list, tuple, set, frozenset, deque)):
-            members = each
-        elif is_dataclass(kind) and adapter_of(each) is None:
-            members = [_field(each, field.name) for field in fields(kind)]
-        elif adapter_of(each) is not None:
-            return each
+            members = obj
+        elif is_dataclass(kind) and adapter_of(obj) is None:
+            members = [_field(obj, field.name) for field in fields(kind)]
+        elif adapter_of(obj) is not None:
+            return obj
         elif within_objects and len(seen) < _MOST_SEARCHED and not is_of_python(kind):
-            members = list((_field(each, "__dict__") or {}).values())
+            members = list((_field(obj, "__dict__") or {}).values())
         else:
             continue
-        seen[id(each)] = each
+        seen[id(obj)] = obj
         left += reversed(list(members))
     return None

@@ -122,8 +122,8 @@ def of_file(obj: Any, path: Any, *facts: str) -> str:
     """
     if path is None:
         return f"<{kind_of(obj)}, not initialized>"
-    said = f": {', '.join(facts)}" if facts else ""
-    return f"<{kind_of(obj)} '{shortened(str(path))}'{said}>"
+    listed = f": {', '.join(facts)}" if facts else ""
+    return f"<{kind_of(obj)} '{shortened(str(path))}'{listed}>"
 
 
 def counted(count: int, singular: str) -> str:
@@ -180,10 +180,10 @@ def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[str
     from html import escape  # only notebooks need it
 
     body = list(islice(rows, MOST_ROWS))
-    filled = [place for place in range(len(columns)) if any(row[place] for row in body)]
+    filled = [column for column in range(len(columns)) if any(row[column] for row in body)]
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        return f"<tr>{''.join(_html_cell(tag, cells[place]) for place in filled)}</tr>"
+        return f"<tr>{''.join(_html_cell(tag, cells[column]) for column in filled)}</tr>"
 
     table = ""
     if body:

@@ -147,8 +147,8 @@ class SlotOwner(Module):
 
     def get_slot(self, variable: Any, name: str) -> Variable | None:
         """The slot ``name`` of ``variable``, or None if it does not exist."""
-        found = self._slots().get(name, {}).get(id(variable))
-        return found[1] if found is not None else None
+        entry = self._slots().get(name, {}).get(id(variable))
+        return entry[1] if entry is not None else None
 
     def add_slot(self, variable: Any, name: str, initial_value: Any = None) -> Variable:
         """Returns the slot ``name`` of ``variable``. Makes the slot if it does not exist.

@@ -223,8 +223,8 @@ class TupleAdapter(Adapter):
     def tracks(self, obj: tuple[Any, ...]) -> bool:
         seen = {id(obj)}
         tuples = [obj]  # any number of levels, since there is no recursion
-        for each in tuples:
-            for member in each:
+        for holder in tuples:
+            for member in holder:
                 if adapter_of_type(type(member)) is not self:
                     if adapter_of(member) is not None:
                         return True

@@ -84,9 +84,9 @@ def remedy_for(value: Any, *, has_adapter: bool = False) -> str:
     kept = f"hold what is to be saved of it in milepost.Variable, {_LEAVE}"
     if is_of_python(kind):
         return kept
-    own = "make it a subclass of milepost.Module" if is_dataclass(kind) else "derive it from milepost.Module"
+    advice = "make it a subclass of milepost.Module" if is_dataclass(kind) else "derive it from milepost.Module"
     return (
-        f"if {name} is a class of your own, {own}, which saves the variables and arrays in its attributes but treats "
+        f"if {name} is a class of your own, {advice}, which saves the variables and arrays in its attributes but treats "
         f"numbers and text as settings, or give it state_dict() and load_state_dict(state); otherwise {kept}"
     )
 
@@ -149,12 +149,12 @@ def adapter_failed(adapter: Any, method: str, error: Exception) -> UntrackableEr
         method: Its method that failed.
         error: The error that the method raised, or that its result led to.
     """
-    where = f"{type(adapter).__name__}.{method}()"
+    call = f"{type(adapter).__name__}.{method}()"
     return UntrackableError(
-        f"{where} failed",
+        f"{call} failed",
         expected="an answer as the docstring of milepost.adapters.Adapter describes it",
         found=f"{type(error).__name__}: {error}",
-        remedy=f"correct {where}; the tests of milepost.testing.adapter_suite find such faults",
+        remedy=f"correct {call}; the tests of milepost.testing.adapter_suite find such faults",
     )
 
 
@@ -170,11 +170,11 @@ def cannot_be_read(obj: Any, error: Exception, adapter: Any = None, asked: str =
     if adapter is not None and not type(adapter).__module__.startswith("milepost."):
         return adapter_failed(adapter, _method_in(adapter, error) or asked, error)
     kind = type(obj)
-    own = vars(kind)
-    lookup = next((name for name in ("__getattr__", "__getattribute__") if name in own), None)
+    attributes = vars(kind)
+    lookup = next((name for name in ("__getattr__", "__getattribute__") if name in attributes), None)
     if lookup is not None:
         remedy = f"let {kind.__name__}.{lookup}() raise AttributeError for names that it does not know"
-    elif "__init__" in own:
+    elif "__init__" in attributes:
         remedy = f"let {kind.__name__}.__init__() call super().__init__() first"
     else:
         remedy = f"see what {kind.__name__} needs before it can be used, {_LEAVE}"

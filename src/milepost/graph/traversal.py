@@ -210,22 +210,22 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
             if number == 0 and attached:
                 of_attached = {name for name, _ in attached}
                 children = [*(pair for pair in children if pair[0] not in of_attached), *attached]
-            for name, child, found in _taken(operation, obj, children, is_state):
-                if found is None:
+            for name, child, child_adapter in _taken(operation, obj, children, is_state):
+                if child_adapter is None:
                     if omissions and type(child) not in SETTINGS:
-                        where = child_path(paths[number], name, is_root=number == 0)
-                        untaken.append(Untaken(child, where, is_state, type(obj) in _TREES, adapter.searched))
+                        path = child_path(paths[number], name, is_root=number == 0)
+                        untaken.append(Untaken(child, path, is_state, type(obj) in _TREES, adapter.searched))
                     continue
                 if skipped and name in skipped:
-                    unfollowed.append(_Unfollowed(number, name, child, found))
+                    unfollowed.append(_Unfollowed(number, name, child, child_adapter))
                     continue
                 target = ids.setdefault(id(child), new)
                 if target == new:
                     objects.append(child)
-                    adapters.append(found)
+                    adapters.append(child_adapter)
                     edges.append(())
                     new_names.append(name)
-                    if not (found.leaf and found.overrides.isdisjoint(_OF_HOLDERS)):
+                    if not (child_adapter.leaf and child_adapter.overrides.isdisjoint(_OF_HOLDERS)):
                         holders.append(new)
                     new += 1
                 names.append(name)

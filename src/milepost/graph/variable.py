@@ -53,15 +53,15 @@ def as_array(value: Any, dtype: Any = None) -> Array:
             array = array.astype(np.float32)
         elif array.dtype == np.int64 and _fits_int32(array):
             array = array.astype(np.int32)
-    found = DType.of(array.dtype)
-    if wanted is not None and wanted.is_bytes and not found.is_bytes and array.size:
+    array_dtype = DType.of(array.dtype)
+    if wanted is not None and wanted.is_bytes and not array_dtype.is_bytes and array.size:
         raise MismatchError(
             "a number cannot be stored in a variable of dtype string",
             expected="text or bytes",
             found=repr(value)[:80],
             remedy="assign str(value), or make the variable with a number",
         )
-    if found.is_bytes or (wanted is not None and wanted.is_bytes):
+    if array_dtype.is_bytes or (wanted is not None and wanted.is_bytes):
         return _as_strings(array, value)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 

@@ -21,9 +21,9 @@ class PlainLeafAdapter(PlaceAdapter):
     _saved_as: dict[Place, str]
 
     def during(self, operation: Operation) -> Self:
-        own = super().during(operation)
-        own._saved_as = operation.saved_as
-        return own
+        adapter = super().during(operation)
+        adapter._saved_as = operation.saved_as
+        return adapter
 
     def handles(self, kind: type) -> bool:
         return kind is PlainLeaf

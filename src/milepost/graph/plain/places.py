@@ -98,10 +98,10 @@ def kind_of_plain_place(value: Any, *, in_tuple: bool = False) -> type[Place] | 
 def _holds_plain(value: tuple[Any, ...]) -> bool:
     """Whether a tuple is empty, or has a member that only a place can save or refuse. Tuples in it are searched too."""
     tuples = [value]
-    for each in tuples:
-        if not each:
+    for holder in tuples:
+        if not holder:
             return True
-        for member in each:
+        for member in holder:
             if is_tuple(type(member)):
                 tuples.append(member)
             elif type(member) in PLAIN or adapter_of(member) is None:

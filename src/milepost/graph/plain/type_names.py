@@ -67,14 +67,14 @@ def type_names(live: LiveGraph, held: Mapping[Place, Any]) -> list[str]:
 
 def _containers_below(live: LiveGraph, held: Mapping[Place, Any], holders: Sequence[int]) -> dict[int, str]:
     """Lists, dicts and tuples that are reached from these objects only through each other, with the names of their types."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     seen = set(holders)
     reached = list(holders)
     for number in reached:
         container = _container(live.objects[number], held)
         name = _container_type(container)
         if name and len({edge_name for edge_name, _ in live.edges[number]}) == _edges_of(container):
-            found[number] = name
+            names[number] = name
         for _, node in live.edges[number]:
             if (
                 not live.adapters[node].leaf
@@ -83,7 +83,7 @@ def _containers_below(live: LiveGraph, held: Mapping[Place, Any], holders: Seque
             ):
                 seen.add(node)
                 reached.append(node)
-    return found
+    return names
 
 
 def _container(obj: Any, held: Mapping[Place, Any]) -> Any:
@@ -129,17 +129,17 @@ def _holding_others(
 ) -> set[int]:
     """Containers below which there are other objects than plain values, which have names, and arrays."""
     parents: dict[int, list[int]] = {}
-    found: set[int] = set()
+    others: set[int] = set()
     for number in containers:
         for _, node in live.edges[number]:
             if node in containers:
                 parents.setdefault(node, []).append(number)
             elif node not in arrays and names[node] in _OF_OTHERS:
-                found.add(number)
-    reached = list(found)
+                others.add(number)
+    reached = list(others)
     for number in reached:
         for parent in parents.get(number, ()):
-            if parent not in found:
-                found.add(parent)
+            if parent not in others:
+                others.add(parent)
                 reached.append(parent)
-    return found
+    return others

@@ -207,16 +207,16 @@ def is_value(obj: Any) -> bool:
         (True, False, False)
     """
     values, seen, arrays = [obj], {id(obj)}, 0
-    for each in values:
-        if type(each) in PLAIN:
+    for value in values:
+        if type(value) in PLAIN:
             continue
-        if isinstance(each, dict):
-            below: Collection[Any] = each.values()
-        elif isinstance(each, (list, tuple)):
-            below = each
+        if isinstance(value, dict):
+            below: Collection[Any] = value.values()
+        elif isinstance(value, (list, tuple)):
+            below = value
         else:
-            adapter = adapter_of_type(type(each))
-            if adapter is None or not adapter.is_value(each):
+            adapter = adapter_of_type(type(value))
+            if adapter is None or not adapter.is_value(value):
                 return False
             arrays += 1
             continue

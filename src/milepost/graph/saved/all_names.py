@@ -38,7 +38,7 @@ def all_names(graph: ObjectGraph) -> dict[int, list[str]]:
         UnsupportedError: There are too many.
     """
     edges = _edges(graph)
-    found: dict[int, list[str]] = {0: [""]}
+    paths: dict[int, list[str]] = {0: [""]}
     count = 0
     pending = deque([(0, "", frozenset([0]))])
     while pending:
@@ -50,9 +50,9 @@ def all_names(graph: ObjectGraph) -> dict[int, list[str]]:
             if count > _MOST + len(edges):
                 raise _too_many()
             below = child_path(path, name, is_root=not number)
-            found.setdefault(child, []).append(below)
+            paths.setdefault(child, []).append(below)
             pending.append((child, below, above | {child} if edges[child] else above))
-    return found
+    return paths
 
 
 def named(
@@ -108,16 +108,16 @@ def _paths_below(
     graph: ObjectGraph, paths: Mapping[int, list[str]], names_below: Callable[[Node], list[list[str]]]
 ) -> set[str]:
     """The paths of what is below objects under names that `names_below` gives for each object."""
-    found = set()
+    paths_below = set()
     for number, named in paths.items():
         for names in names_below(graph.nodes[number]):
             for path in named:
                 for name in names:
                     path = child_path(path, name, is_root=not path)
-                found.add(path)
-        if len(found) > _MOST + len(graph.nodes):
+                paths_below.add(path)
+        if len(paths_below) > _MOST + len(graph.nodes):
             raise _too_many()
-    return found
+    return paths_below
 
 
 def _not_below(above: Set[str], paths: list[str]) -> list[str]:
@@ -140,8 +140,8 @@ def _too_many() -> UnsupportedError:
 
 def _noted(node: Node, hint: str) -> list[str]:
     """The names in a hint of an object."""
-    found = decode(node.hints).get(hint) if hint in node.hints else None
-    return [] if found is None or found.ndim or found.dtype.kind != "U" else str(found).split("\n")
+    value = decode(node.hints).get(hint) if hint in node.hints else None
+    return [] if value is None or value.ndim or value.dtype.kind != "U" else str(value).split("\n")
 
 
 def is_named(hints: Mapping[str, Array]) -> bool:

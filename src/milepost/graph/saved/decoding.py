@@ -184,10 +184,10 @@ class _GraphDecoder:
         is_usual = np.asarray(rest) >= 0
         is_usual[np.searchsorted(np.asarray(first), unusual, side="right") - 1] = False
         alike: dict[bytes, Node] = {}
-        for place, number in enumerate(numbers.tolist()):
+        for index, number in enumerate(numbers.tolist()):
             node = None
-            if is_usual[place]:
-                after = data[rest[place] : self._ends[number]]
+            if is_usual[index]:
+                after = data[rest[index] : self._ends[number]]
                 node = alike.get(after)
                 if node is None:
                     node = _decoded(after)
@@ -196,7 +196,7 @@ class _GraphDecoder:
             if node is None or node.children:
                 self._others[number] = _decoded(self._serialized(number))
             else:
-                self._others[number] = node._replace(children=Edges(columns, first[place], first[place + 1]))
+                self._others[number] = node._replace(children=Edges(columns, first[index], first[index + 1]))
 
     def _edges(self, starts: array[int], ends: array[int]) -> tuple[EdgeColumns, Sequence[int]]:
         """Decodes edges.
@@ -208,23 +208,23 @@ class _GraphDecoder:
         Returns:
             Their columns, and the positions of those that do not have the usual form, whose columns have no meaning.
         """
-        names, found, unusual = array("q"), array("i"), array("q")
+        names, targets, unusual = array("q"), array("i"), array("q")
         for first in range(0, len(starts), _EDGES_TOGETHER):
-            some = slice(first, first + _EDGES_TOGETHER)
-            start, end = np.asarray(starts[some]), np.asarray(ends[some])
+            batch = slice(first, first + _EDGES_TOGETHER)
+            start, end = np.asarray(starts[batch]), np.asarray(ends[batch])
             is_there = (start < end) & (self._text[start] == _TARGET)
-            target, place, fits = varints.decode_all(self._text, start + is_there, is_there)
-            is_there = (place < end) & (self._text[place] == _NAME)
-            size, name, is_whole = varints.decode_all(self._text, place + is_there, is_there)
-            fits &= (target <= _MOST_TARGET) & is_whole & (name <= place + 1 + _MOST_OF_SIZE) & (name + size == end)
+            target, position, fits = varints.decode_all(self._text, start + is_there, is_there)
+            is_there = (position < end) & (self._text[position] == _NAME)
+            size, name, is_whole = varints.decode_all(self._text, position + is_there, is_there)
+            fits &= (target <= _MOST_TARGET) & is_whole & (name <= position + 1 + _MOST_OF_SIZE) & (name + size == end)
             fits &= self._are_text(name, np.where(fits, end, name))
             unusual.extend((np.flatnonzero(~fits) + first).tolist())
             names.frombytes(name.tobytes())
             self._most_target = max(self._most_target, int(target.max(where=fits, initial=0)))
-            found.frombytes(np.where(fits, target, 0).astype(np.int32).tobytes())
+            targets.frombytes(np.where(fits, target, 0).astype(np.int32).tobytes())
         most = len(self._data)
         columns = EdgeColumns(
-            self._data, _positions(np.asarray(names), most), _positions(np.asarray(ends), most), found
+            self._data, _positions(np.asarray(names), most), _positions(np.asarray(ends), most), targets
         )
         return columns, unusual
 
@@ -233,8 +233,8 @@ class _GraphDecoder:
         are_text = np.ones(len(starts), bool)
         begin = int(starts[0])
         high = np.flatnonzero(self._text[begin : int(ends.max())] >= 0x80) + begin
-        for place in np.flatnonzero(np.searchsorted(high, starts) < np.searchsorted(high, ends)).tolist():
-            are_text[place] = self._is_text(int(starts[place]), int(ends[place]))
+        for index in np.flatnonzero(np.searchsorted(high, starts) < np.searchsorted(high, ends)).tolist():
+            are_text[index] = self._is_text(int(starts[index]), int(ends[index]))
         return are_text
 
     def _is_text(self, start: int, end: int) -> bool:
@@ -286,13 +286,13 @@ class _GraphDecoder:
         are_like = np.zeros(len(numbers), bool)
         together = max(1, _BYTES_TOGETHER // max(1, len(example)))
         for first in range(0, len(numbers), together):
-            some = slice(first, first + together)
-            starts = self._starts[numbers[some]]
+            batch = slice(first, first + together)
+            starts = self._starts[numbers[batch]]
             rows = windows[starts]
             is_like = (rows[:, :before] == example[:before]).all(1) & (rows[:, after:] == example[after:]).all(1)
-            for place in np.flatnonzero(is_like & (rows[:, before:after] >= 0x80).any(1)).tolist():
-                is_like[place] = self._is_text(int(starts[place]) + before, int(starts[place]) + after)
-            are_like[some] = is_like
+            for index in np.flatnonzero(is_like & (rows[:, before:after] >= 0x80).any(1)).tolist():
+                is_like[index] = self._is_text(int(starts[index]) + before, int(starts[index]) + after)
+            are_like[batch] = is_like
         return are_like
 
     def _serialized(self, number: int) -> bytes:

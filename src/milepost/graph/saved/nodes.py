@@ -130,8 +130,8 @@ class Edges(_Column, Sequence[Edge]):
 
     def __iter__(self) -> Iterator[Edge]:
         data, *columns = self.columns
-        some = slice(self.first, self.stop)
-        rows = zip(*(column[some] for column in columns), strict=True)
+        selected = slice(self.first, self.stop)
+        rows = zip(*(column[selected] for column in columns), strict=True)
         return (new_edge((data[start:end].decode(), target)) for start, end, target in rows)
 
     @overload
@@ -140,10 +140,10 @@ class Edges(_Column, Sequence[Edge]):
     def __getitem__(self, index: slice) -> tuple[Edge, ...]: ...
     def __getitem__(self, index: int | slice) -> Edge | tuple[Edge, ...]:
         data, starts, ends, targets = self.columns
-        place = range(self.first, self.stop)[index]
-        if isinstance(place, range):
-            return tuple([Edge(data[starts[each] : ends[each]].decode(), targets[each]) for each in place])
-        return Edge(data[starts[place] : ends[place]].decode(), targets[place])
+        selected = range(self.first, self.stop)[index]
+        if isinstance(selected, range):
+            return tuple([Edge(data[starts[each] : ends[each]].decode(), targets[each]) for each in selected])
+        return Edge(data[starts[selected] : ends[selected]].decode(), targets[selected])
 
 
 class NodeKind(NamedTuple):
@@ -223,10 +223,10 @@ def of_each(nodes: Sequence[Node], function: Callable[[Node], _Fact]) -> list[_F
     if not isinstance(nodes, Nodes):
         return [function(node) for node in nodes]
     by_kind = [*(function(kind.node) for kind in nodes.kinds), None]  # the last is for -1
-    found: list[Any] = [by_kind[kind] for kind in nodes.kind]
+    facts: list[Any] = [by_kind[kind] for kind in nodes.kind]
     for number, node in nodes.others.items():
-        found[number] = function(node)
-    return found
+        facts[number] = function(node)
+    return facts
 
 
 def targets(children: Sequence[Edge]) -> Sequence[int]:

@@ -134,18 +134,18 @@ class ObjectGraph:
 
     def empty_containers(self) -> dict[str, str]:
         """The lists, dicts and tuples without members, by the shortest path to each, as Python writes them."""
-        found = {}
+        containers = {}
         paths = {0: ""}
         pending = [0]
         for number in pending:
             node = self.nodes[number]
             if node.python in _EMPTY and not node.children and number:
-                found[paths[number]] = _EMPTY[node.python]
+                containers[paths[number]] = _EMPTY[node.python]
             for edge in node.children:
                 if edge.node not in paths:
                     paths[edge.node] = f"{paths[number]}/{escape(edge.name)}" if number else escape(edge.name)
                     pending.append(edge.node)
-        return found
+        return containers
 
     def nodes_with_values(self) -> list[bool]:
         """For each node, whether it has values, or a node that can be reached from it has. A variable counts if it has a slot variable.

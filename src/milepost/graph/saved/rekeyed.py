@@ -35,9 +35,9 @@ def rekeyed(graph: ObjectGraph) -> tuple[ObjectGraph, dict[str, str]]:
                 key = nodes[slot.variable].values[0].key if nodes[slot.variable].values else str(slot.variable)
                 paths[slot.variable] = key.partition(ATTRIBUTES)[0]
             paths.setdefault(slot.slot, slot_path(paths[slot.variable], paths[owner], slot.name))
-    numbers = {number: place for place, number in enumerate(paths)}
+    numbers = {number: position for position, number in enumerate(paths)}
     moved = {}
-    found = []
+    new_nodes = []
     for number, path in paths.items():
         node = nodes[number]
         values = []
@@ -49,5 +49,5 @@ def rekeyed(graph: ObjectGraph) -> tuple[ObjectGraph, dict[str, str]]:
             values.append(value)
         children = tuple(edge._replace(node=numbers[edge.node]) for edge in node.children)
         slots = tuple(slot._replace(variable=numbers[slot.variable], slot=numbers[slot.slot]) for slot in node.slots)
-        found.append(node._replace(children=children, values=tuple(values), slots=slots))
-    return ObjectGraph(tuple(found)), moved
+        new_nodes.append(node._replace(children=children, values=tuple(values), slots=slots))
+    return ObjectGraph(tuple(new_nodes)), moved

@@ -50,7 +50,7 @@ def moves(targets: Mapping[Path, Path | None]) -> list[Move]:
     depths: dict[int, set[Path]] = {}
     for path in targets:
         depths.setdefault(len(path), set()).add(path)
-    found: list[Move] = []
+    all_moves: list[Move] = []
     for depth in range(max(depths, default=0), 0, -1):
         below: dict[Path, list[Path]] = {}
         for path in sorted(depths.get(depth, ())):
@@ -61,13 +61,17 @@ def moves(targets: Mapping[Path, Path | None]) -> list[Move]:
                 wanted.add(targets[parent])
             whole = wanted.pop() if len(wanted) == 1 else _MIXED
             if whole is _MIXED or (whole == ()) != (not parent):  # nothing but the root can be at the root
-                found += [Move(child, each) for child in children if (each := together[child]) not in (child, _MIXED)]  # type: ignore[arg-type]
+                all_moves += [
+                    Move(child, each)  # type: ignore[arg-type]
+                    for child in children
+                    if (each := together[child]) not in (child, _MIXED)
+                ]
                 if parent in targets and targets[parent] != parent:
-                    found.append(Move(parent, targets[parent], is_whole=False))
+                    all_moves.append(Move(parent, targets[parent], is_whole=False))
                 whole = _MIXED
             together[parent] = whole
             depths.setdefault(depth - 1, set()).add(parent)
-    return sorted(found, key=lambda move: (len(move.new or ()), move))
+    return sorted(all_moves, key=lambda move: (len(move.new or ()), move))
 
 
 def _lifted(target: object, name: str) -> object:
@@ -131,9 +135,9 @@ class _Renaming:
                 numbers[path], targets[path] = number, self._target(path)
         attached = []
         left_out = {path: path if target else None for path, target in targets.items()}
-        found = moves(left_out) if None in left_out.values() else []
-        found += moves({path: target for path, target in targets.items() if target is not None})
-        for move in found:
+        all_moves = moves(left_out) if None in left_out.values() else []
+        all_moves += moves({path: target for path, target in targets.items() if target is not None})
+        for move in all_moves:
             number = numbers[move.old]
             if not move.is_whole:
                 values = self._nodes[number].values
@@ -146,9 +150,9 @@ class _Renaming:
                 attached.append((number, move.new))
         for number, path in attached:
             self._attach(number, path)
-        for move in found:
+        for move in all_moves:
             self._drop_empty(move.old[:-1], numbers)
-        self._drop_slots({move.old for move in found if move.new is None and move.is_whole})
+        self._drop_slots({move.old for move in all_moves if move.new is None and move.is_whole})
         self._move_hints()
         return self._graph(), sorted(self._left_out)
 

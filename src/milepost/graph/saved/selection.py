@@ -111,13 +111,13 @@ class _Selection:
     def run(self) -> Selected:
         taken = {node for node in self._ways if self._takes_values(node)}
         kept = {node: tuple(self._slots(node)) for node, _ in self._with_slots()}
-        slots = {slot.slot for each in kept.values() for slot in each}
-        gone = {slot.slot for node, each in self._with_slots() for slot in each} - slots
+        slots = {slot.slot for references in kept.values() for slot in references}
+        gone = {slot.slot for node, references in self._with_slots() for slot in references} - slots
         left_out = []
         variables = {
             slot.variable: self._nodes[slot.variable].values
-            for each in kept.values()
-            for slot in each
+            for references in kept.values()
+            for slot in references
             if slot.variable in self._ways and slot.variable not in taken
         }
         for node in {*self._ways, *gone} - taken - slots:
@@ -126,9 +126,9 @@ class _Selection:
                 self._nodes[node] = self._nodes[node]._replace(values=(), saver="", python="")
         for node in self._ways:
             self._drop_edges(node)
-        for node, each in kept.items():
-            if len(each) < len(self._nodes[node].slots):
-                self._nodes[node] = self._nodes[node]._replace(slots=each)
+        for node, references in kept.items():
+            if len(references) < len(self._nodes[node].slots):
+                self._nodes[node] = self._nodes[node]._replace(slots=references)
         return Selected(ObjectGraph(tuple(self._nodes)), sorted(left_out), variables)
 
     def _with_slots(self) -> Iterator[tuple[int, tuple[SlotReference, ...]]]:
@@ -185,14 +185,14 @@ class _Selection:
 def _ways(nodes: Sequence[Node], optimizers: Collection[str]) -> dict[int, list[_Way]]:
     """The ways to each node that the root leads to, shorter ones first. None of them passes a node twice."""
     root = _Way(0)
-    found, pending = {0: [root]}, deque([root])
+    ways, pending = {0: [root]}, deque([root])
     while pending:
         way = pending.popleft()
         for name, node in nodes[way.node].children:
-            known = found.setdefault(node, [])
+            known = ways.setdefault(node, [])
             is_optimizer = known and (nodes[node].slots or known[0].path in optimizers)
             if known and (is_optimizer or len(known) == _MOST_NAMES or way.passes(node)):
                 continue
             known.append(_Way(node, child_path(way.path, name, is_root=way.above is None), name, way))
             pending.append(known[-1])
-    return found
+    return ways

@@ -28,9 +28,9 @@ class PlaceAdapter(Adapter):
     _held: dict[Place, Any]
 
     def during(self, operation: Operation) -> Self:
-        own = copy.copy(self)
-        own._held = operation.held
-        return own
+        adapter = copy.copy(self)
+        adapter._held = operation.held
+        return adapter
 
 
 class TreeNodeAdapter(PlaceAdapter):
@@ -185,9 +185,9 @@ class DefaultDictAdapter(Adapter):
         return is_functional(obj)
 
     def omission(self, obj: Any) -> Omission | None:
-        held = find_trackable(obj)
-        reason = f"a defaultdict is not tracked, but holds an object of type {type(held).__name__}"
-        return None if held is None else Omission(reason, remedy_for(obj), doubtful=True)
+        trackable = find_trackable(obj)
+        reason = f"a defaultdict is not tracked, but holds an object of type {type(trackable).__name__}"
+        return None if trackable is None else Omission(reason, remedy_for(obj), doubtful=True)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
         return [(name, child) for names, _, child in members(obj) for name in names]

@@ -104,8 +104,8 @@ def kind_of_place(value: Any) -> type[Place] | None:
 
 def _find_out(kind: type) -> KindOfPlace:
     known: dict[type, KindOfPlace] = registry.kinds  # an adapter that another thread registers now makes another table
-    found = known[kind] = _told_by_type(kind)
-    return found
+    function = known[kind] = _told_by_type(kind)
+    return function
 
 
 def _told_by_type(kind: type) -> KindOfPlace:
@@ -117,13 +117,13 @@ def _told_by_type(kind: type) -> KindOfPlace:
     adapter = adapter_of_type(kind)
     if adapter is None or not (adapter.functional or issubclass(kind, (np.ndarray, np.generic))):
         return lambda _: None
-    told: KindOfPlace = _of_array
+    function: KindOfPlace = _of_array
     if adapter.functional:
-        told = _of_functional_array if adapter.leaf else lambda _: TreeNode
+        function = _of_functional_array if adapter.leaf else lambda _: TreeNode
     if "tracks" not in adapter.overrides:
-        return told
+        return function
     tracks = adapter.tracks
-    return lambda value: told(value) if tracks(value) else None
+    return lambda value: function(value) if tracks(value) else None
 
 
 def _of_array(array: Any) -> type[Place]:
@@ -186,10 +186,10 @@ class TreeNode(Place):
 
     def nodes(self) -> list[TreeNode]:
         """Its own place, and those of all containers in it."""
-        found: list[TreeNode] = [self]
-        for node in found:
-            found += [place for place in list(node._below.values()) if isinstance(place, TreeNode)]
-        return found
+        tree_nodes: list[TreeNode] = [self]
+        for node in tree_nodes:
+            tree_nodes += [place for place in list(node._below.values()) if isinstance(place, TreeNode)]
+        return tree_nodes
 
     def others(self, container: Any, successors: Mapping[int, Any]) -> dict[Any, Any]:
         """Successors of members of its container that are not values of the tree."""

@@ -67,12 +67,12 @@ def named_tuple_called(name: str, fields: Collection[str]) -> type[tuple[Any, ..
     if not name.startswith(NAMED_TUPLE):
         return None
     module, _, path = name.removeprefix(NAMED_TUPLE).partition(":")
-    found: Any = sys.modules.get(module)
+    candidate: Any = sys.modules.get(module)
     for part in path.split("."):
-        members = getattr(found, "__dict__", {}) if isinstance(found, (type, ModuleType)) else {}
-        found = members.get(part)
-    is_it = isinstance(found, type) and found is not tuple and is_tuple(found)
-    return found if is_it and set(found._fields) == set(fields) else None
+        members = getattr(candidate, "__dict__", {}) if isinstance(candidate, (type, ModuleType)) else {}
+        candidate = members.get(part)
+    is_it = isinstance(candidate, type) and candidate is not tuple and is_tuple(candidate)
+    return candidate if is_it and set(candidate._fields) == set(fields) else None
 
 
 def make_tuple(kind: type[tuple[Any, ...]], members: Iterable[Any]) -> tuple[Any, ...]:

@@ -111,8 +111,8 @@ def _with_arrays(value: Any, kind: str, *, inside: bool = False) -> Any:
         for name, each in value.items():
             value[name] = _with_arrays(each, kind, inside=inside)
     elif isinstance(value, MutableSequence) and not isinstance(value, bytearray):
-        for place, each in enumerate(value):
-            value[place] = _with_arrays(each, kind, inside=inside)
+        for index, each in enumerate(value):
+            value[index] = _with_arrays(each, kind, inside=inside)
     elif is_tuple(type(value)):
         return make_tuple(type(value), [_with_arrays(each, kind, inside=inside) for each in value])
     return value

@@ -127,10 +127,10 @@ def together(runs: Sequence[Iterator[Array]]) -> Iterator[tuple[Array, ...]]:
     """
     parts = [np.empty(0) for _ in runs]
     while True:
-        for place, run in enumerate(runs):
+        for index, run in enumerate(runs):
             # a run is read to its end, where its checksum is compared
-            while not parts[place].size and (more := next(run, None)) is not None:
-                parts[place] = more
+            while not parts[index].size and (more := next(run, None)) is not None:
+                parts[index] = more
         count = min(part.size for part in parts)
         if not count:
             return

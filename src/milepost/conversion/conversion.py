@@ -163,9 +163,9 @@ def convert(
     )
     with (
         open_any(files, opened) as reader,
-        reporting(settings.progress, "convert", reader.prefix) as told,
+        reporting(settings.progress, "convert", reader.prefix) as reporter,
     ):
-        return converted(reader, wanted, told)
+        return converted(reader, wanted, reporter)
 
 
 class Wanted:
@@ -282,12 +282,12 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         if writer is None:
             written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size)
         else:
-            given = (
+            arguments = (
                 {**wanted.given, "versions": export.versions}
                 if writer.problem_of_state and wanted.dots
                 else wanted.given
             )
-            written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader, **given)
+            written = writer.write(wanted.target, export.tensors, wanted.max_shard_size, reader, **arguments)
     for each in set(old).difference(written):
         os.remove(each)
     return Conversion(
@@ -316,8 +316,8 @@ def _checked_format(form: Any, target: str) -> str:
         return format_of(target)
     if form not in FORMATS:
         raise wrong("format", form, f"None, or one of {', '.join(map(repr, FORMATS))}")
-    found: str = form
-    return found
+    format_name: str = form
+    return format_name
 
 
 def _is_nested(reader: BundleReader) -> bool:
@@ -331,26 +331,26 @@ def _is_nested(reader: BundleReader) -> bool:
 
 def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets: Sequence[str]) -> list[str]:
     """What a source has beside values and the new file does not."""
-    found = []
+    omissions = []
     if with_assets:
-        found.append(
+        omissions.append(
             f"what Keras saves by save_assets(), or has in the configuration of a layer: {_listed(with_assets)}"
         )
     if reader.origin.is_checkpoint and (to != CHECKPOINT or OBJECT_GRAPH not in reader):
         beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
-        found += [what for key, what in beside if key in reader]
+        omissions += [what for key, what in beside if key in reader]
     swapped = {tensor.key for tensor in export.tensors}.intersection(export.swapped)
     if swapped and (to != CHECKPOINT or not reader.origin.is_checkpoint):
-        found.append(
+        omissions.append(
             f"the byte order of arrays, which get that of this machine: {_listed(sorted(map(name_of, swapped)))}"
         )
     if export.removed:
-        found.append(
+        omissions.append(
             f"what the state_dict() of a module leaves out: {_listed(sorted({*map(name_of, export.removed)}))}"
         )
     if export.not_arrays and to != CHECKPOINT:
-        found.append(f"what no array can hold, such as None: {_listed(export.not_arrays)}")
-    return found
+        omissions.append(f"what no array can hold, such as None: {_listed(export.not_arrays)}")
+    return omissions
 
 
 def _listed(keys: Sequence[str]) -> str:
@@ -362,12 +362,12 @@ def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> Unsupp
     listed = [f"{called(key)}: {reason}" for key, reason in list(export.left_out.items())[:_MOST_LISTED]]
     more = len(export.left_out) - len(listed)
     remedy = "leave them out with ignore, or pass partial=True"
-    own = wanted.writer.remedy if wanted.writer is not None else ""
+    writer_remedy = wanted.writer.remedy if wanted.writer is not None else ""
     if not export.tensors:
         remedy = "convert to another format, or give the values other names with rename"
         objects = reader.catalogue().objects
         if objects and objects.keys() >= export.left_out.keys():
-            own, remedy = (
+            writer_remedy, remedy = (
                 "",
                 f"load the file with {reader.origin.library}, and save plain tensors of what these objects hold",
             )
@@ -375,5 +375,5 @@ def _cannot_hold(reader: BundleReader, wanted: Wanted, export: Export) -> Unsupp
         f"the format {wanted.format} cannot hold {'all' if export.tensors else 'any'} of the values; nothing was written",
         file=reader.prefix,
         found="; ".join(listed) + (f"; and {more} more" if more else ""),
-        remedy=own or remedy,
+        remedy=writer_remedy or remedy,
     )

@@ -54,12 +54,12 @@ def present(target: str) -> list[str]:
     directory, name = os.path.split(target)
     stem, ending = os.path.splitext(name)
     part = re.compile(rf"{re.escape(stem)}-\d{{5,}}-of-\d{{5,}}{re.escape(ending)}")
-    found = [each for each in (_index_of(target), target) if os.path.isfile(each)]
+    files = [each for each in (_index_of(target), target) if os.path.isfile(each)]
     if os.path.isdir(directory or os.curdir):
-        found += [
+        files += [
             os.path.join(directory, each) for each in sorted(os.listdir(directory or os.curdir)) if part.fullmatch(each)
         ]
-    return found
+    return files
 
 
 def write(

@@ -53,9 +53,9 @@ def format_of(path: str) -> str:
         >>> format_of("model.safetensors"), format_of("model.weights.h5"), format_of("run/ckpt"), format_of("run/model.ckpt-7")
         ('safetensors', 'keras', 'checkpoint', 'checkpoint')
     """
-    found = next((name for ending, name in _ENDINGS.items() if path.endswith(ending)), None)
+    format_name = next((name for ending, name in _ENDINGS.items() if path.endswith(ending)), None)
     ending = _LIKE_AN_ENDING.search(os.path.basename(path))
-    if found is None and ending is not None:
+    if format_name is None and ending is not None:
         known = ", ".join(_ENDINGS)
         near = difflib.get_close_matches(ending[0], _ENDINGS, 1)
         meant = f"if {near[0]} is meant, correct the ending; " if near else ""
@@ -65,4 +65,4 @@ def format_of(path: str) -> str:
             expected=f"one of {known}; or a path without an ending, for a checkpoint of milepost",
             remedy=f"{meant}pass format='{CHECKPOINT}' if this is the prefix of a checkpoint, or another format; those are {', '.join(FORMATS)}",
         )
-    return found or CHECKPOINT
+    return format_name or CHECKPOINT

@@ -74,20 +74,20 @@ class KerasNames(NamedTuple):
             from milepost.adapters.keras.own_state import stored_in
 
         known = {name for names in self.values.values() for name in names}
-        found: dict[str, list[tuple[str, Array]]] = {}
+        arrays_by_key: dict[str, list[tuple[str, Array]]] = {}
         for path, obj, variables in self.computed:
             arrays = computed(obj, [(each, reader.read(key)) for key, each in variables.items()])
             merged = [key for key in variables if key not in self.values] or [path]
-            found |= {key: [] for key in merged}
-            found[merged[0]] = [(f"{path}/{local}", array) for local, array in arrays.items()]
+            arrays_by_key |= {key: [] for key in merged}
+            arrays_by_key[merged[0]] = [(f"{path}/{local}", array) for local, array in arrays.items()]
         with_assets = list(self.assets)
         for key, path in self.stores.items():
             stored, assets = stored_in(reader.read(key).item())
             named = [(f"{path}/{local}", array) for local, array in stored.items()]
-            found[key] = [(name, array) for name, array in named if name not in known]
+            arrays_by_key[key] = [(name, array) for name, array in named if name not in known]
             if assets:
                 with_assets.append(key)
-        return found, with_assets
+        return arrays_by_key, with_assets
 
 
 def keras_names(
@@ -143,7 +143,7 @@ def keras_names(
     wanted = {name: each for name, each in live_variables.items() if not name.startswith(_OPTIMIZER)}
     of_optimizer = {name: each for name, each in live_variables.items() if name.startswith(_OPTIMIZER)}
     values: dict[str, list[str]] = {}
-    found: list[Computed] = []
+    computed: list[Computed] = []
     parts: dict[str, Any] = {}
     for path_in_file, (obj, names) in computing_by_path(model).items():
         saved = keys.get(id(obj), {})
@@ -153,7 +153,7 @@ def keras_names(
             parts |= {f"{path_in_file}/{each.name}": each for each in obj.variables}
             if all(id(each) in keys for each in obj.variables):
                 of_obj = {_first(keys[id(each)]): each for each in obj.variables}
-                found.append(Computed(_joined(path_in_file), obj, of_obj))
+                computed.append(Computed(_joined(path_in_file), obj, of_obj))
     _require(wanted | parts, keys, translation, path)
     if all(id(each) in keys for each in of_optimizer.values()):
         wanted |= of_optimizer
@@ -166,7 +166,7 @@ def keras_names(
         if OWN_STATE in keys.get(id(obj), ())
     }
     of_layers = [key for _, obj in saveables(model) for key in keys.get(id(obj), {}).values()]
-    return KerasNames(values, found, stores, [key for key in of_layers if key not in stores and key not in values])
+    return KerasNames(values, computed, stores, [key for key in of_layers if key not in stores and key not in values])
 
 
 def _joined(*names: str) -> str:

@@ -78,8 +78,8 @@ def _present(target: str) -> list[str]:
     directory, name = os.path.split(target.removesuffix(INDEX))
     part = re.compile(rf"{re.escape(name)}_\d{{5,}}{re.escape(_ENDING)}")
     listed = sorted(os.listdir(directory or os.curdir)) if os.path.isdir(directory or os.curdir) else []
-    found = [os.path.join(directory, each) for each in listed if part.fullmatch(each)]
-    return [*([target] if os.path.isfile(target) else []), *found]
+    part_files = [os.path.join(directory, each) for each in listed if part.fullmatch(each)]
+    return [*([target] if os.path.isfile(target) else []), *part_files]
 
 
 def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: BundleReader) -> list[str]:
@@ -88,15 +88,15 @@ def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: B
         _write_one(h5py, target, tensors, reader)
         return [target]
     written = []
-    places: dict[str, list[str]] = {}
+    names_by_path: dict[str, list[str]] = {}
     for number, part in enumerate(parts_of(tensors, most)):
         written.append(_part(target, number))
         _write_one(h5py, written[-1], part, reader)
         for path in dict.fromkeys(tensor.name.rpartition("/")[0] for tensor in part):
-            places.setdefault(f"/{path}", []).append(os.path.basename(written[-1]))
+            names_by_path.setdefault(f"/{path}", []).append(os.path.basename(written[-1]))
     index = {
         "metadata": {"total_size": sum(tensor.spec.nbytes for tensor in tensors)},
-        "weight_map": {path: names[0] if len(names) == 1 else names for path, names in places.items()},
+        "weight_map": {path: names[0] if len(names) == 1 else names for path, names in names_by_path.items()},
     }
     with replaced(target) as file:
         file.write(json.dumps(index, indent=4).encode())
@@ -105,17 +105,17 @@ def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: B
 
 def _write_one(h5py: Any, target: str, tensors: Sequence[Exported], reader: BundleReader) -> None:
     with replaced(target) as file:
-        places = _write_structure(h5py, file, tensors)
-        for tensor, place in zip(tensors, places, strict=True):
-            if place is not None:
-                file.seek(place)
+        offsets = _write_structure(h5py, file, tensors)
+        for tensor, offset in zip(tensors, offsets, strict=True):
+            if offset is not None:
+                file.seek(offset)
                 for chunk in tensor.chunks(reader):
                     file.write(little_endian(chunk, tensor.spec.dtype))
 
 
 def _write_structure(h5py: Any, file: BinaryIO, tensors: Sequence[Exported]) -> list[int | None]:
     """Writes everything but the elements. Returns where those of each tensor belong, or None if it has none."""
-    places: list[int | None] = []
+    offsets: list[int | None] = []
     plain = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     plain.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     plain.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -130,8 +130,8 @@ def _write_structure(h5py: Any, file: BinaryIO, tensors: Sequence[Exported]) -> 
             created = h5py.h5d.create(group.id, name.encode(), h5py.h5t.py_create(kind, logical=True), space, plain)
             if is_bfloat16:
                 h5py.Dataset(created).attrs["dtype"] = _BFLOAT16
-            places.append(created.get_offset() if tensor.spec.nbytes else None)
-    return places
+            offsets.append(created.get_offset() if tensor.spec.nbytes else None)
+    return offsets
 
 
 WRITER: Final = Writer(

@@ -25,8 +25,8 @@ def is_written_to(path: str) -> bool:
 
 def _descriptor(path: str) -> int | None:
     """The number of the open file of this process that a path names."""
-    found = _DESCRIPTOR.fullmatch(path)
-    return int(found[1]) if found else _STANDARD.get(path)
+    match = _DESCRIPTOR.fullmatch(path)
+    return int(match[1]) if match else _STANDARD.get(path)
 
 
 def check_free(paths: Sequence[str], target: str = "") -> None:

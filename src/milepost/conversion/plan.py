@@ -252,15 +252,15 @@ class _Planning:
             graph: The object graph.
             with_states: Whether to decide what becomes of plain state, too, and of what has no value.
         """
-        found = all_names(graph)
-        listed = only_listed(graph, found)
+        all_paths = all_names(graph)
+        listed = only_listed(graph, all_paths)
         removed = {number for number, named in listed.items() if not named}
         for number in removed:
             self._remove([value.key for value in graph.nodes[number].values])
         paths = {number: named for number, named in listed.items() if named} if self._names.knows_others else {}
         for number, named in paths.items():
             node = graph.nodes[number]
-            first, *others = found[number]
+            first, *others = all_paths[number]
             for value in node.values if others else ():
                 path, marker, local = value.key.partition(ATTRIBUTES)
                 others_too = [path if each == first else each for each in named]

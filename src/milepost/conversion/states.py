@@ -96,10 +96,10 @@ def states_in_file(reader: ForeignReader) -> Iterator[tuple[str, PlainState]]:
         name = item.key.rpartition("/")[2].rpartition(".")[2]
         if name == EXTRA_STATE and item.has_value and not isinstance(item.value, Stored):
             with suppress(UnsupportedError):  # which is said of the object in it
-                found = packed(item.content, item.key, reader.origin.tensors)
+                packed_arrays = packed(item.content, item.key, reader.origin.tensors)
                 arrays = {
                     local: reader.read(keys[id(each)]) if isinstance(each, Stored) else each
-                    for local, each in found.items()
+                    for local, each in packed_arrays.items()
                 }
                 below = [each.key for each in walked(item) if each.key in reader]
                 yield item.key, PlainState(below or [item.key], unpack(arrays, padding, made=False), is_account=False)
@@ -116,8 +116,8 @@ def _state(reader: BundleReader, node: Node, padding: Padding) -> Any:
 def gradient_of(value: OfKind) -> tuple[bool, bool]:
     """Whether a tensor in plain state is a parameter, and whether it requires a gradient."""
     plain: Any = value.plain
-    found = plain if value.kind == _GRADIENT else plain.get("gradient", {}) if value.kind == _VIEW else {}
-    return found.get("parameter") is True, found.get("required") is True
+    gradient = plain if value.kind == _GRADIENT else plain.get("gradient", {}) if value.kind == _VIEW else {}
+    return gradient.get("parameter") is True, gradient.get("required") is True
 
 
 def tensor_of(value: Any) -> Array | None:

@@ -80,8 +80,10 @@ def warn_of_copy(name: str, value: Any) -> None:
     """
     if not isinstance(value, dict):
         return
-    for path, held in [(name, value), *((f"{name}/{key}", held) for key, held in value.items())]:
-        if isinstance(held, dict) and (what := next((what for what, keys in _COPIES if keys <= held.keys()), None)):
+    for path, candidate in [(name, value), *((f"{name}/{key}", candidate) for key, candidate in value.items())]:
+        if isinstance(candidate, dict) and (
+            what := next((what for what, keys in _COPIES if keys <= candidate.keys()), None)
+        ):
             warn(
                 f"{path} is what state_dict() of {what} returned. It is a copy, so saves will not have what changes later: pass "
                 f"the object itself",

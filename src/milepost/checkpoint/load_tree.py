@@ -122,13 +122,13 @@ def load(
     files = storage_of(settings)
     with (
         open_any(files, resolve(plain_path(path), files)) as reader,
-        reporting(settings.progress, "load", reader.prefix) as told,
+        reporting(settings.progress, "load", reader.prefix) as reporter,
     ):
         kind = _checked_kind(arrays, mapped=mapped)
         make = partial(_array, reader, kind=kind, mapped=mapped, padding=Padding())
         new_name = selected if selected.selects else None
         tree = tree_of(
-            reader, new_name, lambda key, name, hints, read: make(key, hints), told, selected.warn_of_unused, beside
+            reader, new_name, lambda key, name, hints, read: make(key, hints), reporter, selected.warn_of_unused, beside
         )
     return (
         tree if separator is None else _flat(tree, separator, beside, plain_path(path), with_versions=arrays == "torch")
@@ -274,9 +274,9 @@ def tree_of(
     variables: Mapping[int, Sequence[SavedValue]] = {}
     accounts = accounts_in(graph)
     if new_name is not None:
-        found = selected(graph, new_name.takes, new_name.ignores, as_saved=True)
-        graph, _ = renamed(found.graph, new_name, others=new_name.knows_others)
-        variables = found.variables
+        selection = selected(graph, new_name.takes, new_name.ignores, as_saved=True)
+        graph, _ = renamed(selection.graph, new_name, others=new_name.knows_others)
+        variables = selection.variables
         all_named(reader)
     objects = _Objects(graph, reader, make, variables, accounts, beside or Beside())
     with in_one_stage(told, saved_sizes(reader, objects.keys())):
@@ -417,7 +417,7 @@ def _of_pytorch(value: OfKind, *, made: bool) -> Any:
 def _foreign(reader: ForeignReader, make: _Make, beside: Beside, *, made: bool) -> Any:
     """The contents of a file of another library, with arrays instead of the tensors in the file."""
     arrays: dict[int, Any] = {}
-    found: dict[int, Any] = {}
+    contents: dict[int, Any] = {}
     pending = [(reader.root, False)]
     while pending:
         item, is_ready = pending.pop()
@@ -427,30 +427,30 @@ def _foreign(reader: ForeignReader, make: _Make, beside: Beside, *, made: bool) 
                 strides = strides_of(value)
                 hints = {} if strides is None else {STRIDES: np.array(strides, np.int64)}
                 arrays[id(value)] = make(item.key, VARIABLE_VALUE, hints)
-            found[id(item)] = arrays[id(value)]
+            contents[id(item)] = arrays[id(value)]
         elif item.opaque is not None and item.is_unread:
             error = refusal(item.opaque).with_context(key=item.key, file=reader.prefix)
             error.remedy = f"leave it out, with ignore={item.key!r}"
             raise error
         elif not isinstance(value, (Mapping, list, tuple)) or isinstance(value, Size):
             known = of_kind(value)
-            found[id(item)] = value if known is None else _of_pytorch(known, made=made)
+            contents[id(item)] = value if known is None else _of_pytorch(known, made=made)
         elif not is_ready:
             pending += [(item, True), *((each, False) for each in item.members)]
         else:
-            members = [found[id(each)] for each in item.members]
+            members = [contents[id(each)] for each in item.members]
             if isinstance(value, Mapping):
                 made_dict: dict[Any, Any] = dict(zip(value, members, strict=True))
                 if isinstance(versions := getattr(value, METADATA, None), Mapping):
                     made_dict = OrderedDict(made_dict)
                     vars(made_dict)[METADATA] = versions
                     beside.metadata[id(made_dict)] = versions
-                found[id(item)] = made_dict
+                contents[id(item)] = made_dict
             else:
-                found[id(item)] = members if isinstance(value, list) else tuple(members)
+                contents[id(item)] = members if isinstance(value, list) else tuple(members)
             if reader.origin.dotted and item.key.replace("/", ".").rpartition(".")[2] == EXTRA_STATE:
-                beside.note_whole(found[id(item)])
-    return found[id(reader.root)]
+                beside.note_whole(contents[id(item)])
+    return contents[id(reader.root)]
 
 
 class _Objects:
@@ -531,7 +531,9 @@ class _Objects:
         container = self._made[number]
         if isinstance(container, list):
             by_name = {edge.name: edge.node for edge in node.children}
-            members = [self._made[by_name[str(place)]] for place in range(len(by_name)) if str(place) in by_name]
+            members = [
+                self._made[by_name[str(position)]] for position in range(len(by_name)) if str(position) in by_name
+            ]
             if not _is_tuple(node):
                 container += members
                 return

@@ -80,8 +80,8 @@ class SavedTensor:
         """A part of the tensor, in memory of its own. An element is a NumPy scalar, or ``bytes``."""
         part = _part(index, self.shape, self.name)
         box = TensorSlice(tuple((start, stop - start) for start, stop in part.box))
-        found = self._read(box)[part.inside]
-        return found if isinstance(found, np.ndarray) and found.ndim else np.asarray(found)[()]
+        elements = self._read(box)[part.inside]
+        return elements if isinstance(elements, np.ndarray) and elements.ndim else np.asarray(elements)[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.asarray(self._reader.read(self.name), dtype)
@@ -113,11 +113,11 @@ class _IndexRange(NamedTuple):
 
 def _part(index: Any, shape: tuple[int, ...], name: str) -> _IndexRange:
     """What an index selects of a tensor of a shape."""
-    given = index if isinstance(index, tuple) else (index,)
-    count = sum(each is not Ellipsis for each in given)
-    places = [place for place, each in enumerate(given) if each is Ellipsis]
-    is_known = all(each is Ellipsis or isinstance(each, slice) or _is_integer(each) for each in given)
-    if not is_known or len(places) > 1:
+    indices = index if isinstance(index, tuple) else (index,)
+    count = sum(each is not Ellipsis for each in indices)
+    ellipses = [position for position, each in enumerate(indices) if each is Ellipsis]
+    is_known = all(each is Ellipsis or isinstance(each, slice) or _is_integer(each) for each in indices)
+    if not is_known or len(ellipses) > 1:
         raise UnsupportedError(
             "parts of saved tensors are selected by integers, slices and ...",
             key=name,
@@ -132,15 +132,15 @@ def _part(index: Any, shape: tuple[int, ...], name: str) -> _IndexRange:
             found=f"{count}",
         )
     whole = [slice(None)] * (len(shape) - count)
-    place = places[0] if places else len(given)
-    parts = [*given[:place], *whole, *given[place + 1 :]]
+    position = ellipses[0] if ellipses else len(indices)
+    parts = [*indices[:position], *whole, *indices[position + 1 :]]
     box, inside = [], list[int | slice]()
     for axis, (part, length) in enumerate(zip(parts, shape, strict=True)):
         if isinstance(part, slice):
-            found = range(*part.indices(length))
-            first, last = (min(found[0], found[-1]), max(found[0], found[-1])) if found else (0, -1)
+            selected = range(*part.indices(length))
+            first, last = (min(selected[0], selected[-1]), max(selected[0], selected[-1])) if selected else (0, -1)
             box.append((first, last + 1))
-            inside.append(slice(None, None, found.step))
+            inside.append(slice(None, None, selected.step))
             continue
         if not -length <= part < length:
             raise MismatchError(

@@ -28,12 +28,12 @@ def key_of(bundle: BundleReader, name: str) -> str:
     for path in dict.fromkeys((name, escaped)):
         if (key := tensor_key(path, VARIABLE_VALUE)) in bundle:
             return key
-        found = sorted(key for key in bundle.keys() if key.startswith(path + ATTRIBUTES))  # noqa: SIM118 - a reader is not a mapping
-        if found:
-            return _only(found, name, bundle)
+        keys = sorted(key for key in bundle.keys() if key.startswith(path + ATTRIBUTES))  # noqa: SIM118 - a reader is not a mapping
+        if keys:
+            return _only(keys, name, bundle)
     # the name of an edge may have a slash in it
-    found = sorted(key for key in bundle.keys() if _SLASH in key and name in (name_of(key), _path_of(key)))  # noqa: SIM118 - a reader is not a mapping
-    return _only(found, name, bundle) if found else name
+    keys = sorted(key for key in bundle.keys() if _SLASH in key and name in (name_of(key), _path_of(key)))  # noqa: SIM118 - a reader is not a mapping
+    return _only(keys, name, bundle) if keys else name
 
 
 def _only(keys: Sequence[str], name: str, bundle: BundleReader) -> str:

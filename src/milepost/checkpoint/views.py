@@ -143,14 +143,14 @@ class CheckpointView:
 
     def descendants(self) -> list[int]:
         """The ids of all nodes reachable from the root, the root included, nearest first."""
-        found = {0: None}
+        reached = {0: None}
         queue = deque([0])
         while queue:
             for edge in self._graph.nodes[queue.popleft()].children:
-                if edge.node not in found:
-                    found[edge.node] = None
+                if edge.node not in reached:
+                    reached[edge.node] = None
                     queue.append(edge.node)
-        return list(found)
+        return list(reached)
 
     def match(self, obj: Any) -> dict[int, Any]:
         """The live objects that a restore into ``obj`` would match, by the ids of their nodes.
@@ -174,10 +174,10 @@ class CheckpointView:
                 elif edge.name in children and children[edge.name] is not matched[edge.node]:
                     split.setdefault(edge.node, edge.name)
         if split:
-            some = ", ".join(f"node {node} (here {name!r})" for node, name in list(split.items())[:_MOST_LISTED])
+            listed = ", ".join(f"node {node} (here {name!r})" for node, name in list(split.items())[:_MOST_LISTED])
             warn(
                 f"inconsistent references: {len(split)} saved objects each match several live objects, and only the first "
-                f"live object of each is matched: {some}; share the live objects as they were shared when they were saved",
+                f"live object of each is matched: {listed}; share the live objects as they were shared when they were saved",
                 UnrestoredWarning,
             )
         return matched

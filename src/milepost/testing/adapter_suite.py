@@ -97,8 +97,8 @@ class AdapterSuite:
         """Every restored value equals the saved one, bit for bit."""
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
-        held, _ = _restore(storage, specimen.make(2))
-        assert differences(specimen.values(held), specimen.values(saved)) == []
+        objects, _ = _restore(storage, specimen.make(2))
+        assert differences(specimen.values(objects), specimen.values(saved)) == []
 
     def test_objects_stay_the_same(self, specimen: Specimen) -> None:
         """A restore changes the program's objects instead of replacing them."""
@@ -106,9 +106,9 @@ class AdapterSuite:
             pytest.skip("the specimen's values cannot change")
         storage, live = MemoryStorage(), specimen.make(2)
         _save(storage, specimen.make(1))
-        held, _ = _restore(storage, live)
+        objects, _ = _restore(storage, live)
         same = [name for name, each in live.items() if not isinstance(each, (list, dict))]  # these are wrapped
-        assert [name for name in same if held[name] is not live[name]] == []
+        assert [name for name in same if objects[name] is not live[name]] == []
         assert differences(specimen.values(live), specimen.values(specimen.make(1))) == []
 
     def test_saving_changes_nothing(self, specimen: Specimen) -> None:
@@ -124,15 +124,15 @@ class AdapterSuite:
         _save(storage, live)
         trained = specimen.trained(live)
         _save(storage, trained)
-        held, _ = _restore(storage, specimen.make(2))
-        assert differences(specimen.values(held), specimen.values(trained)) == []
+        objects, _ = _restore(storage, specimen.make(2))
+        assert differences(specimen.values(objects), specimen.values(trained)) == []
 
     def test_restored_objects_can_be_trained_and_saved(self, specimen: Specimen) -> None:
         """Restored objects train like the saved ones, and can be saved again."""
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
-        held, _ = _restore(storage, specimen.make(2))
-        going_on = specimen.trained(held)
+        objects, _ = _restore(storage, specimen.make(2))
+        going_on = specimen.trained(objects)
         assert differences(specimen.values(going_on), specimen.values(specimen.trained(saved))) == []
         _save(storage, going_on)
         again, _ = _restore(storage, specimen.make(3))
@@ -159,10 +159,10 @@ class AdapterSuite:
             }
 
         _save(storage, dict(item for each in two(1, 2) for item in each.items()))
-        held, _ = _restore(storage, dict(item for each in two(3, 4) for item in each.items()))
+        objects, _ = _restore(storage, dict(item for each in two(3, 4) for item in each.items()))
         for start, seed in (("a_", 1), ("b_", 2)):
-            own = {name.removeprefix(start): each for name, each in held.items() if name.startswith(start)}
-            assert differences(specimen.values(own), specimen.values(specimen.make(seed))) == []
+            subset = {name.removeprefix(start): each for name, each in objects.items() if name.startswith(start)}
+            assert differences(specimen.values(subset), specimen.values(specimen.make(seed))) == []
 
     def test_an_object_with_two_names_is_saved_once(self, specimen: Specimen) -> None:
         """`children` returns the same objects each time, so that milepost recognises shared objects."""
@@ -170,8 +170,8 @@ class AdapterSuite:
             pytest.skip("the specimen's values cannot change, so each place is saved by itself")
         once, twice, objects = MemoryStorage(), MemoryStorage(), specimen.make(1)
         checkpoint = Checkpoint(**objects)
-        found, again = (TrackableView(checkpoint).descendants() for _ in range(2))
-        assert [id(each) for each in again] == [id(each) for each in found], (
+        descendants, again = (TrackableView(checkpoint).descendants() for _ in range(2))
+        assert [id(each) for each in again] == [id(each) for each in descendants], (
             "children() returns other objects each time"
         )
         _save(once, objects)
@@ -187,8 +187,8 @@ class AdapterSuite:
         specimen.trained(live)
         storage.gate.set()
         checkpoint.sync()
-        held, _ = _restore(storage, specimen.make(2))
-        assert differences(specimen.values(held), before) == []
+        objects, _ = _restore(storage, specimen.make(2))
+        assert differences(specimen.values(objects), before) == []
 
     # Reports and assertions.
 
@@ -206,21 +206,21 @@ class AdapterSuite:
         """A report after training does not change the trained values."""
         storage = MemoryStorage()
         _save(storage, specimen.make(1))
-        held, status = _restore(storage, specimen.make(2))
+        objects, status = _restore(storage, specimen.make(2))
         if not specimen.functional:
-            held = specimen.trained(held)
-        before = specimen.values(held)
+            objects = specimen.trained(objects)
+        before = specimen.values(objects)
         status.report()
         status.assert_consumed()
-        assert differences(specimen.values(held), before) == []
+        assert differences(specimen.values(objects), before) == []
 
     def test_what_was_not_saved_is_missing(self, specimen: Specimen) -> None:
         """Objects that are not in the checkpoint are not changed, and the status reports them as missing."""
         storage = MemoryStorage()
         _save(storage, {"other": Variable(1.0)})
-        held, status = _restore(storage, {**specimen.make(2), "other": Variable(0.0)})
-        assert differences(specimen.values(held), specimen.values(specimen.make(2))) == []
-        assert status.report().counts()["missing"] >= len(specimen.values(held))
+        objects, status = _restore(storage, {**specimen.make(2), "other": Variable(0.0)})
+        assert differences(specimen.values(objects), specimen.values(specimen.make(2))) == []
+        assert status.report().counts()["missing"] >= len(specimen.values(objects))
         assert _refuses_to(status.assert_existing_objects_matched)
         assert _refuses_to(status.assert_consumed)
 
@@ -228,8 +228,8 @@ class AdapterSuite:
         """Objects are restored from a checkpoint that holds more, and the status reports the rest."""
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, {**saved, "other": Variable(1.0)})
-        held, status = _restore(storage, specimen.make(2))
-        assert differences(specimen.values(held), specimen.values(saved)) == []
+        objects, status = _restore(storage, specimen.make(2))
+        assert differences(specimen.values(objects), specimen.values(saved)) == []
         status.assert_existing_objects_matched()
         assert _refuses_to(status.assert_consumed)
         status.expect_partial()
@@ -242,9 +242,9 @@ class AdapterSuite:
         for name in specimen.make(2):
             live = dict(specimen.make(2))
             before = specimen.values(live)
-            held, status = _restore(storage, {name: live[name]})
+            objects, status = _restore(storage, {name: live[name]})
             status.expect_partial()
-            now = specimen.values({**live, **held})
+            now = specimen.values({**live, **objects})
             changed = set(differences(now, before))
             assert differences({each: now[each] for each in changed}, {each: saved[each] for each in changed}) == []
             restored |= changed
@@ -261,8 +261,8 @@ class AdapterSuite:
         checkpoint = Checkpoint(**live)
         with pytest.raises(MismatchError):
             checkpoint.read(_PATH, CheckpointOptions(storage=storage))
-        held = {name: getattr(checkpoint, name) for name in live}
-        assert differences(specimen.values(held), specimen.values(specimen.make(2))) == []
+        objects = {name: getattr(checkpoint, name) for name in live}
+        assert differences(specimen.values(objects), specimen.values(specimen.make(2))) == []
 
     def test_a_failed_restore_puts_everything_back(self, specimen: Specimen) -> None:
         """If an object fails after all others have been restored, these get their old values back, and can be restored again."""
@@ -270,16 +270,16 @@ class AdapterSuite:
         _save(storage, {**saved, _FUSE: Fuse()})
         for make in _makers(specimen):
             live, expected = make(2), specimen.values(make(2))
-            held, blown = _blow(storage, live)
-            assert differences(specimen.values(held), expected) == []
+            objects, blown = _blow(storage, live)
+            assert differences(specimen.values(objects), expected) == []
             if not specimen.functional:
                 assert differences(specimen.values(live), expected) == []
             blown.blows = False
-            checkpoint = Checkpoint(**{**held, _FUSE: blown})
+            checkpoint = Checkpoint(**{**objects, _FUSE: blown})
             checkpoint.read(_PATH, CheckpointOptions(storage=storage)).expect_partial()
-            held = {name: getattr(checkpoint, name) for name in held}
-            _build(specimen, make, held)
-            assert differences(specimen.values(held), specimen.values(saved)) == []
+            objects = {name: getattr(checkpoint, name) for name in objects}
+            _build(specimen, make, objects)
+            assert differences(specimen.values(objects), specimen.values(saved)) == []
 
     def test_a_failed_restore_defers_nothing(self, specimen: Specimen) -> None:
         """After a restore that failed, new children and slot variables have the program's values."""
@@ -288,9 +288,9 @@ class AdapterSuite:
         _save(storage, {**specimen.make(1), _FUSE: Fuse()})
         expected = unbuilt(2)
         build(expected)
-        held, _ = _blow(storage, unbuilt(2))
-        build(held)
-        assert differences(specimen.values(held), specimen.values(expected)) == []
+        objects, _ = _blow(storage, unbuilt(2))
+        build(objects)
+        assert differences(specimen.values(objects), specimen.values(expected)) == []
 
     # Deferred values.
 
@@ -299,24 +299,24 @@ class AdapterSuite:
         unbuilt, build = _late(specimen)
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
-        held, _status = _restore(storage, unbuilt(2))
-        build(held)
-        assert differences(specimen.values(held), specimen.values(saved)) == []
+        objects, _status = _restore(storage, unbuilt(2))
+        build(objects)
+        assert differences(specimen.values(objects), specimen.values(saved)) == []
 
     def test_deferred_values_are_reported(self, specimen: Specimen) -> None:
         """The status reports values as deferred until their objects are made, and then as matched."""
         unbuilt, build = _late(specimen)
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
-        held, status = _restore(storage, unbuilt(2))
-        lacking = specimen.values(saved).keys() - specimen.values(held).keys()
+        objects, status = _restore(storage, unbuilt(2))
+        lacking = specimen.values(saved).keys() - specimen.values(objects).keys()
         counts = status.report().counts()
         assert counts["deferred"] >= len(lacking)
         assert counts["unexpected"] == 0
         status.assert_existing_objects_matched()
         if lacking:
             assert _refuses_to(status.assert_consumed)
-        build(held)
+        build(objects)
         status.assert_consumed()
         assert status.report().counts()["deferred"] == 0
 
@@ -325,8 +325,8 @@ class AdapterSuite:
         unbuilt, _ = _late(specimen)
         storage, saved = MemoryStorage(), specimen.make(1)
         _save(storage, saved)
-        held, status = _restore(storage, unbuilt(2))
-        _save(storage, held)
+        objects, status = _restore(storage, unbuilt(2))
+        _save(storage, objects)
         again, _ = _restore(storage, specimen.make(3))
         assert differences(specimen.values(again), specimen.values(saved)) == []
         status.expect_partial()
@@ -360,9 +360,9 @@ class AdapterSuite:
         storage = MemoryStorage()
         saved, live = specimen.values(specimen.make(1)), specimen.values(specimen.make(2))
         _save(storage, specimen.make(1))
-        held, _ = _restore(storage, specimen.make(2), experimental_skip_slot_variables=True)
+        objects, _ = _restore(storage, specimen.make(2), experimental_skip_slot_variables=True)
         expected = {name: live[name] if name in slots else value for name, value in saved.items()}
-        assert differences(specimen.values(held), expected) == []
+        assert differences(specimen.values(objects), expected) == []
 
     # Completeness.
 
@@ -403,14 +403,14 @@ class AdapterSuite:
         values = specimen.values(saved)
         assert differences(specimen.values(copied(dict(saved))), values) == []
         for make in _makers(specimen):
-            held, status = _restore(storage, make(2))
-            there = specimen.values(held)
-            twins = copied(dict(held))
+            originals, status = _restore(storage, make(2))
+            there = specimen.values(originals)
+            twins = copied(dict(originals))
             assert differences(specimen.values(twins), there) == []
             specimen_of_twins = specimen.values(specimen.trained(copied(dict(saved))))
             assert differences(specimen_of_twins, values) == sorted(values)
-            assert differences(specimen.values(held), there) == [], "a change of a copy changes the original"
-            again, _ = _restore(storage, copied(dict(held)))
+            assert differences(specimen.values(originals), there) == [], "a change of a copy changes the original"
+            again, _ = _restore(storage, copied(dict(originals)))
             _build(specimen, make, again)
             assert differences(specimen.values(again), values) == []
             status.expect_partial()

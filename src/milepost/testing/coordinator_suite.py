@@ -49,10 +49,10 @@ def _arrived(coordinator: Coordinator, topic: str, rank: int, message: bytes | N
     """Waits until a message, or its removal, has arrived here."""
     end, pause = time.monotonic() + _PATIENCE, 0.001
     while True:
-        found = coordinator.wait(topic, rank, 0 if message is None else 0.5)
-        if found == message:
+        received = coordinator.wait(topic, rank, 0 if message is None else 0.5)
+        if received == message:
             return
-        assert time.monotonic() < end, f"process {coordinator.rank} has {_short(found)} instead of {_short(message)}"
+        assert time.monotonic() < end, f"process {coordinator.rank} has {_short(received)} instead of {_short(message)}"
         time.sleep(pause)
         pause = min(2 * pause, 0.1)
 
@@ -115,13 +115,13 @@ def topics_are_apart(coordinator: Coordinator, topic: str) -> None:
     longest = topic + "/" + "x" * (200 - len(topic) - 2)
     topics = [f"{topic}{end}" for end in ("", "/a", ".a", "-a", "_a", "/a/a", "a", "0", "1", "10")]
     topics += [longest, f"{longest}x"]
-    for number, each in enumerate(topics):
-        coordinator.post(each, b"%d" % number)
-    for number, each in enumerate(topics):
-        assert coordinator.wait(each, 0, _PATIENCE) == b"%d" % number, each
+    for number, variant in enumerate(topics):
+        coordinator.post(variant, b"%d" % number)
+    for number, variant in enumerate(topics):
+        assert coordinator.wait(variant, 0, _PATIENCE) == b"%d" % number, variant
         if coordinator.rank == 0:
             for rank in _others(coordinator):
-                assert coordinator.wait(each, rank, _PATIENCE) == b"%d" % number, each
+                assert coordinator.wait(variant, rank, _PATIENCE) == b"%d" % number, variant
 
 
 @_check
@@ -245,10 +245,10 @@ def large_messages(coordinator: Coordinator, topic: str) -> None:
     coordinator.post(topic, message)
     coordinator.post(f"{topic}/end", message[-100:])
     for rank in range(coordinator.size) if coordinator.rank == 0 else [0]:
-        found = coordinator.wait(topic, rank, _PATIENCE)
-        assert found is not None
-        assert (len(found), found[0]) == (_LARGE + 1, rank)
-        assert coordinator.wait(f"{topic}/end", rank, _PATIENCE) == found[-100:]
+        received = coordinator.wait(topic, rank, _PATIENCE)
+        assert received is not None
+        assert (len(received), received[0]) == (_LARGE + 1, rank)
+        assert coordinator.wait(f"{topic}/end", rank, _PATIENCE) == received[-100:]
     _meet(coordinator, f"{topic}/seen")
     coordinator.clear(topic)
 
@@ -261,9 +261,9 @@ def any_bytes(coordinator: Coordinator, topic: str) -> None:
         coordinator.post(f"{topic}/{number}", message)
     for rank in range(coordinator.size) if coordinator.rank == 0 else [0]:
         for number, message in enumerate(messages):
-            found = coordinator.wait(f"{topic}/{number}", rank, _PATIENCE)
-            assert found == message
-            assert isinstance(found, bytes)
+            received = coordinator.wait(f"{topic}/{number}", rank, _PATIENCE)
+            assert received == message
+            assert isinstance(received, bytes)
 
 
 def check_here(coordinator: Coordinator, name: str = "check") -> dict[str, str]:

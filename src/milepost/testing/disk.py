@@ -343,17 +343,19 @@ def _variants(synced: bytes, writes: Sequence[_NameTable[Write]], chance: random
 
     def content(fates: Mapping[int, str]) -> bytes:
         data = synced
-        for n, each in enumerate(writes):
+        for n, write in enumerate(writes):
             fate = fates.get(n, "kept")
             if fate == "torn":
-                data = _apply_write(data, Write(each.step.node, each.step.offset, _half(each.step.data)))
+                data = _apply_write(data, Write(write.step.node, write.step.offset, _half(write.step.data)))
             elif fate == "kept":
-                data = _apply_write(data, each.step)
+                data = _apply_write(data, write.step)
         return data
 
     def label(fates: Mapping[int, str]) -> str:
-        told = {fate: [n for n, each in fates.items() if each == fate] for fate in dict.fromkeys(fates.values())}
-        return ", ".join(f"write {'+'.join(map(str, which))} {fate}" for fate, which in told.items())
+        numbers_by_fate = {
+            fate: [n for n, each in fates.items() if each == fate] for fate in dict.fromkeys(fates.values())
+        }
+        return ", ".join(f"write {'+'.join(map(str, which))} {fate}" for fate, which in numbers_by_fate.items())
 
     whole, lost = content({}), content(dict.fromkeys(optional, "lost"))
     variants = [("whole", whole), ("unsynced writes lost", lost)]

@@ -259,10 +259,10 @@ class FaultyStorage:
         except ImpossiblePathError:
             with self._operation("make_directory", path):
                 raise
-        place = _place(path)
-        if place in ROOTS:
+        normalized_path = _place(path)
+        if normalized_path in ROOTS:
             return
-        above, name = posixpath.split(place)
+        above, name = posixpath.split(normalized_path)
         self.make_directory(above)
         with self._lock:
             directory = self._find_directory(above)
@@ -388,9 +388,9 @@ class FaultyStorage:
         return not links or Sync(directory) in steps[links[-1] :]
 
     def _find(self, path: str) -> int:
-        place = _place(path)
-        if place in ROOTS:
-            return ROOTS[place]
+        normalized_path = _place(path)
+        if normalized_path in ROOTS:
+            return ROOTS[normalized_path]
         directory, name = self._parent(path)
         if name not in self._names[directory]:
             raise OSError(errno.ENOENT, path)

@@ -342,8 +342,8 @@ class StorageSuite:
             file.write(0, [b"2"])
         bench.storage.rename(bench.path("new"), bench.path("b"))
         bench.storage.sync_directory(bench.root)
-        found = {name: bench.get(bench.path(name)) for name in bench.storage.list(bench.root)}
-        assert found == {"a-link": b"1", "b": b"2", "moved": b"1"}
+        contents = {name: bench.get(bench.path(name)) for name in bench.storage.list(bench.root)}
+        assert contents == {"a-link": b"1", "b": b"2", "moved": b"1"}
         opened = bench.storage.open(bench.path("moved"))
         assert (opened.size, opened.read(0, 1)) == (1, b"1")
         assert not bench.storage.in_use(bench.path("moved"))
@@ -406,12 +406,12 @@ class StorageSuite:
         """A path leads to a file, to a directory, or to nothing."""
         bench.put(bench.path("f"), b"")
         bench.storage.make_directory(bench.path("d"))
-        found = {
+        kinds = {
             name: (bench.storage.is_file(bench.path(name)), bench.storage.is_directory(bench.path(name)))
             for name in ("f", "d", "no", "no/f", "f/g", "x" * 300)
         }
         nothing = (False, False)
-        assert found == {
+        assert kinds == {
             "f": (True, False),
             "d": (False, True),
             "no": nothing,

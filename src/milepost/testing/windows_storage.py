@@ -162,12 +162,12 @@ class WindowsStorage:
 
     def open(self, path: str) -> _Reader:
         with self._lock:
-            place = _existing(path)
-            if place in self._directories:
+            normalized_path = _existing(path)
+            if normalized_path in self._directories:
                 raise CorruptCheckpointError(
                     "cannot be read as part of a checkpoint", file=path, expected="a file", found="a directory"
                 )
-            file = self._files.get(place or "")
+            file = self._files.get(normalized_path or "")
             if file is None:
                 raise CheckpointNotFoundError("cannot open for reading: there is no such file", file=path)
             if file.is_removed:
@@ -177,12 +177,12 @@ class WindowsStorage:
 
     def create(self, path: str) -> _Writer:
         with self._lock, _possible("create", path):
-            place = _new(path)
-            there = self._files.get(place)
-            if there is not None or place in self._directories:
+            normalized_path = _new(path)
+            there = self._files.get(normalized_path)
+            if there is not None or normalized_path in self._directories:
                 raise _refused("create", path, errno.EACCES if there is not None and there.is_removed else errno.EEXIST)
-            self._check_directory("create", path, place)
-            file = self._files[place] = _File(ntpath.basename(_whole(path)), _WindowsFile())
+            self._check_directory("create", path, normalized_path)
+            file = self._files[normalized_path] = _File(ntpath.basename(_whole(path)), _WindowsFile())
             file.content.writers += 1
             return _Writer(self, path, file)
 
@@ -223,10 +223,10 @@ class WindowsStorage:
     def remove(self, path: str) -> None:
         def unlink() -> None:
             with self._lock:
-                place = _existing(path) or ""
-                if place in self._directories:
+                normalized_path = _existing(path) or ""
+                if normalized_path in self._directories:
                     raise _refused("remove", path, errno.EISDIR)
-                file = self._files.get(place)
+                file = self._files.get(normalized_path)
                 if file is None:
                     return
                 if file.content.readers or file.is_removed:
@@ -239,8 +239,8 @@ class WindowsStorage:
 
     def make_directory(self, path: str) -> None:
         with self._lock, _possible("make a directory", path):
-            place = _new(path)
-            if any(each in self._files for each in (place, *_above(place))):
+            normalized_path = _new(path)
+            if any(each in self._files for each in (normalized_path, *_above(normalized_path))):
                 raise _refused("make a directory", path, errno.ENOTDIR)
             self._make(_whole(path))
 
@@ -250,10 +250,11 @@ class WindowsStorage:
 
     def list(self, directory: str) -> list[str]:
         with self._lock:
-            place = _existing(directory)
-            files = [file.name for each, file in self._files.items() if ntpath.dirname(each) == place]
+            normalized_path = _existing(directory)
+            files = [file.name for each, file in self._files.items() if ntpath.dirname(each) == normalized_path]
             return sorted(
-                files + [name for each, name in self._directories.items() if name and _above(each)[:1] == [place]]
+                files
+                + [name for each, name in self._directories.items() if name and _above(each)[:1] == [normalized_path]]
             )
 
     def is_file(self, path: str) -> bool:
@@ -275,22 +276,22 @@ class WindowsStorage:
             return file is not None and file.content.writers > 0
 
     def _make(self, whole: str) -> None:
-        place = ntpath.normcase(whole)
+        normalized_path = ntpath.normcase(whole)
         names = [whole]
         while (above := ntpath.dirname(names[-1])) != names[-1]:
             names.append(above)
-        for each in (place, *_above(place)):
+        for each in (normalized_path, *_above(normalized_path)):
             self._directories.setdefault(each, ntpath.basename(names.pop(0)))
 
-    def _check_directory(self, doing: str, path: str, place: str) -> None:
-        above = ntpath.dirname(place)
+    def _check_directory(self, doing: str, path: str, normalized_path: str) -> None:
+        above = ntpath.dirname(normalized_path)
         if above in self._files:
             raise _refused(doing, path, errno.ENOTDIR)
         if above not in self._directories:
             raise CheckpointNotFoundError(f"cannot {doing}: there is no such file or directory", file=path)
 
     def _forget(self, file: _File) -> None:
-        self._files = {place: each for place, each in self._files.items() if each is not file}
+        self._files = {key: each for key, each in self._files.items() if each is not file}
 
     def _try(self, act: Callable[[], None], doing: str, path: str) -> None:
         try:
@@ -319,13 +320,13 @@ def _existing(path: str) -> str | None:
         return None
 
 
-def _above(place: str) -> list[str]:
+def _above(path: str) -> list[str]:
     """The directories above a path, nearest first."""
-    found = []
-    while (above := ntpath.dirname(place)) != place:
-        found.append(above)
-        place = above
-    return found
+    directories = []
+    while (above := ntpath.dirname(path)) != path:
+        directories.append(above)
+        path = above
+    return directories
 
 
 def _is_open(file: _File | None) -> bool:

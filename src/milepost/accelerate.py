@@ -41,19 +41,19 @@ def checkpoint(accelerator: _Any, **objects: _Any) -> _Checkpoint:
     Raises:
         UnsupportedError: Nothing was prepared yet, or a name in ``objects`` is taken.
     """
-    held: dict[str, _Any] = _prepared(accelerator)
-    if not any(held.values()):
+    parts: dict[str, _Any] = _prepared(accelerator)
+    if not any(parts.values()):
         raise _UnsupportedError(
             "this Accelerator has prepared nothing yet",
             expected="an earlier call of accelerator.prepare() with the model, the optimizer and the loader",
             found="none",
         )
-    held["loaders"] = [DataPosition(each) for each in held["loaders"]]
+    parts["loaders"] = [DataPosition(each) for each in parts["loaders"]]
     scaler = getattr(accelerator, "scaler", None)
     if scaler is not None:
-        held["scaler"] = scaler
-    held["random"] = _RandomState()
-    taken = sorted(set(objects) & set(held))
+        parts["scaler"] = scaler
+    parts["random"] = _RandomState()
+    taken = sorted(set(objects) & set(parts))
     if taken:
         raise _UnsupportedError("these names are taken", expected="other names", found=", ".join(taken))
-    return _Checkpoint(**held, **objects)
+    return _Checkpoint(**parts, **objects)

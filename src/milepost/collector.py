@@ -68,8 +68,8 @@ def paused_for(count: int) -> AbstractContextManager[object]:
 def _resume_in_child() -> None:
     """Enables it in a forked child, which has none of the threads that would end their pauses."""
     if _inside:
-        own = threading.get_ident()
-        for each in [each for each, thread in _inside.items() if thread != own]:
+        current_thread = threading.get_ident()
+        for each in [each for each, thread in _inside.items() if thread != current_thread]:
             del _inside[each]
         if not _inside and _resume[0]:
             gc.enable()

@@ -435,12 +435,12 @@ def _installed() -> tuple[str, ...]:
 def _user_frame(frame: FrameType) -> FrameType:
     installed = _installed()
     outside: FrameType | None = None
-    each: FrameType | None = frame
-    while each is not None:
-        file = each.f_code.co_filename
+    current_frame: FrameType | None = frame
+    while current_frame is not None:
+        file = current_frame.f_code.co_filename
         if not file.startswith(_OWN_CODE):
             if not file.startswith(installed) and not file.startswith("<frozen"):
-                return each
-            outside = outside or each
-        each = each.f_back
+                return current_frame
+            outside = outside or current_frame
+        current_frame = current_frame.f_back
     return outside or frame

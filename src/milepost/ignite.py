@@ -152,8 +152,8 @@ class MilepostSaver(_BaseSaveHandler):  # type: ignore[misc]  # its type is not 
             CheckpointNotFoundError: There is no such file. This is a ``FileNotFoundError``.
             CorruptCheckpointError: The file is damaged.
         """
-        found: dict[str, _Any] = _paths.read_path(self._path(filename))
-        return found
+        loaded: dict[str, _Any] = _paths.read_path(self._path(filename))
+        return loaded
 
     def _path(self, filename: str) -> str:
         return _os.path.join(self._directory, filename)

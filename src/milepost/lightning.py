@@ -115,8 +115,8 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
             step = manager.best_step()
         except _UnsupportedError:  # there is no policy by a metric
             return manager.latest_checkpoint or ""
-        found = dict(zip(manager.steps, manager.checkpoints, strict=True))
-        return "" if step is None else found[step]
+        paths = dict(zip(manager.steps, manager.checkpoints, strict=True))
+        return "" if step is None else paths[step]
 
     @property
     def was_terminated(self) -> bool:
@@ -147,8 +147,8 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
             _gradients.set_gradients(pl_module, saved["gradients"])
         if saved.get("stopped"):
             trainer.should_stop = True
-        found = [random for random in [each.arrived() for each in self._positions] if random is not None]
-        _set_global_state(found[-1] if found else saved["random"])
+        random_states = [random for random in [each.arrived() for each in self._positions] if random is not None]
+        _set_global_state(random_states[-1] if random_states else saved["random"])
 
     def on_train_epoch_start(self, trainer: _Any, pl_module: _Any) -> None:
         """Makes the save that was due at the end of the previous epoch. Called by Lightning."""
@@ -313,9 +313,9 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
         """
         self.sync()
         path = _os.fspath(path)
-        found = _read(path, map_location)
-        if found is not None:
-            return found
+        contents = _read(path, map_location)
+        if contents is not None:
+            return contents
         if "://" not in path and not _os.path.isfile(path):
             raise _CheckpointNotFoundError(
                 "there is no checkpoint", file=path, expected="a path that Lightning has saved to"

@@ -96,13 +96,13 @@ def remove_checkpoint(
     prefix = plain_path(path)
     if checkpoint_format_version == 1 or not is_left(storage, prefix):
         take_off_the_list(storage, os.path.dirname(prefix), prefix)
-        found = remove_files(storage, prefix, checkpoint_format_version, meta_graph_suffix)
+        removed = remove_files(storage, prefix, checkpoint_format_version, meta_graph_suffix)
     else:
-        found = remove_for_good(storage, prefix)
+        removed = remove_for_good(storage, prefix)
         remove_graph(storage, prefix, meta_graph_suffix)
-    if not found:
+    if not removed:
         warn(f"there is no checkpoint {prefix or repr(prefix)}, so none was removed")
-    return found
+    return removed
 
 
 @takes_options()

@@ -537,8 +537,8 @@ class TestWith:
 
 
 class TestListedButGone:
-    def test_a_pin_after_an_interrupted_deletion_leaves_no_entry(self, tmp_path: Path) -> None:
-        """The deletion is completed, so the checkpoint is on no list: neither in this run nor in the next."""
+    def test_an_interrupted_deletion_is_withdrawn(self, tmp_path: Path) -> None:
+        """The checkpoint is whole, so it can be pinned, and it is on the list: in this run and in the next."""
 
         class Interrupted(LocalStorage):
             def remove(self, path: str) -> None:
@@ -553,11 +553,10 @@ class TestListedButGone:
             manager.save(step)
         with pytest.raises(KeyboardInterrupt):
             manager.delete(2)
-        with pytest.raises(CheckpointNotFoundError):
-            manager.pin(2)
-        assert manager.steps == [1, 3]
+        manager.pin(2)
+        assert manager.steps == [1, 2, 3]
         manager.save(4)
-        assert CheckpointManager(new(), tmp_path, None).steps == manager.steps == [1, 3, 4]
+        assert CheckpointManager(new(), tmp_path, None).steps == manager.steps == [1, 2, 3, 4]
 
     def test_what_is_gone_leaves_the_list_when_it_is_read_and_when_it_is_written(self, tmp_path: Path) -> None:
         """Whoever has removed it."""

@@ -81,6 +81,14 @@ class TestSweep:
         sweep_leftovers(STORAGE, str(tmp_path))
         assert names(tmp_path) == ["x.data-00000-of-00001", "x.index"]
 
+    def test_the_next_save_of_the_same_checkpoint_removes_what_a_dead_one_claimed(self, tmp_path: Path) -> None:
+        """Also if it needs other names itself."""
+        commit_bundle(STORAGE, f"{tmp_path}/x", values(1))
+        touch(tmp_path, "x.data-00000-of-00003", "x.data-00001-of-00003", "x.data-00002-of-00003")
+        touch(tmp_path, f"x.index.milepost-{TOKEN}-of-00003.tmp")
+        commit_bundle(STORAGE, f"{tmp_path}/x", values(2))
+        assert len([name for name in names(tmp_path) if "-of-00003" in name]) == 0
+
     def test_replaced_data_goes(self, tmp_path: Path) -> None:
         """A save that died between its commit and the removal of the old data left its claim to it."""
         commit_bundle(STORAGE, f"{tmp_path}/x", values(1, shards=2), shards=2)

@@ -177,17 +177,81 @@ def test_it_is_durable(change: Callable[[Any, str], None]) -> None:
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_a_removal_that_fails_is_completed_by_the_next_manager_if_it_was_asked_for(complete: bool) -> None:
+def test_the_note_of_a_removal_is_durable_only_if_the_next_manager_is_to_complete_it(complete: bool) -> None:
     storage = saved(FaultyStorage())
-    durable = []
-    with suppress(KeyError), removal(storage, [PREFIX], complete=complete):
-        durable += [bool(temporaries(state, "run", of_removals=True)) for state in storage.crash_states()]
-        raise KeyError
+    with removal(storage, [PREFIX], complete=complete):
+        durable = [bool(temporaries(state, "run", of_removals=True)) for state in storage.crash_states()]
+        notes = temporaries(storage, "run", of_removals=True)
+        assert [is_noted(storage, note) for note in notes] == [complete]
     assert durable
-    assert all(durable) or not complete
-    found = temporaries(storage, "run", of_removals=True)
-    assert [note.final for note in found] == ([PREFIX] if complete else [])
-    assert all(is_noted(storage, note) and not storage.in_use(note.path) for note in found)
+    assert all(durable) is complete
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_removal_that_fails_before_the_index_is_gone_is_withdrawn(complete: bool) -> None:
+    storage = saved(FaultyStorage())
+    with suppress(KeyError), removal(storage, [PREFIX], complete=complete):
+        raise KeyError
+    assert temporaries(storage, "run", of_removals=True) == []
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_removal_that_fails_after_the_index_is_gone_is_left_to_the_next_manager(complete: bool) -> None:
+    storage = saved(FaultyStorage())
+    with suppress(KeyError), removal(storage, [PREFIX], complete=complete):
+        storage.remove(index_path(PREFIX))
+        raise KeyError
+    assert [note.final for note in temporaries(storage, "run", of_removals=True)] == [PREFIX]
+
+
+class Full(Interleaved):
+    """A storage that has no room for a new name until a file is removed."""
+
+    def create(self, path: str) -> Any:
+        if path not in self.room and not self.is_file(path) and not self.removed:
+            raise StorageError("cannot create", errno=errno.ENOSPC, file=path)
+        return super().create(path)
+
+    room: frozenset[str] = frozenset()
+    removed = True
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        self.removed = True
+
+
+@pytest.fixture
+def full() -> Full:
+    storage: Full = saved(Full())
+    storage.removed = False
+    return storage
+
+
+def test_where_there_is_no_room_for_a_note_the_index_makes_room(full: Full) -> None:
+    with removal(full, [PREFIX], complete=True) as free:
+        assert free == [PREFIX]
+        (note,) = temporaries(full, "run", of_removals=True)
+        assert note.digest not in (None, NOT_TO_COMPLETE)
+        assert not full.is_file(index_path(PREFIX))
+
+
+def test_an_index_that_has_made_room_comes_back_if_the_checkpoint_is_pinned(full: Full) -> None:
+    file = full.open(index_path(PREFIX))
+    index = file.read(0, file.size)
+    full.after = lambda path: pinned_beside(full, path) if not is_pinned(full, PREFIX) else None
+    with removal(full, [PREFIX], complete=True) as free:
+        assert free == []
+    file = full.open(index_path(PREFIX))
+    assert file.read(0, file.size) == index
+    assert temporaries(full, "run", of_removals=True) == []
+
+
+def test_an_index_that_makes_too_little_room_comes_back(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:
+    full.room = frozenset({index_path(PREFIX)})
+    monkeypatch.setattr(Full, "remove", MemoryStorage.remove)
+    with pytest.raises(StorageError), removal(full, [PREFIX], complete=True):
+        pass
+    assert full.is_file(index_path(PREFIX))
 
 
 def test_the_note_of_a_removal_that_is_not_to_be_completed_says_so(storage: Interleaved) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import numpy as np
 import pytest
 
-from milepost import Checkpoint, CheckpointOptions, Variable
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, StorageError, Variable
 from milepost.bundle import index_path
-from milepost.series.leftovers import data_files
+from milepost.series.leftovers import data_files, sweep_leftovers
 from milepost.series.notes import claims, pin_path, temporaries
 from milepost.series.pins import removal
-from milepost.series.removal import finish_removals
+from milepost.series.removal import finish_removals, remove_for_good
+from milepost.series.series import known_checkpoints
 from milepost.testing import FaultyStorage
 
 PREFIX, OTHER = "run/ckpt-1", "run/ckpt-2"
@@ -27,10 +29,8 @@ def dead_removal() -> FaultyStorage:
     storage = FaultyStorage()
     save(storage, PREFIX)
     save(storage, OTHER)
-    with pytest.raises(KeyError), removal(storage, [PREFIX], complete=True):
-        raise KeyError
-    storage.settle()
-    return storage
+    with removal(storage, [PREFIX], complete=True):
+        return FaultyStorage(storage.contents())
 
 
 def test_a_completed_removal_is_durable_before_its_note_is_gone() -> None:
@@ -70,3 +70,56 @@ def test_a_removal_that_is_running_is_left_alone() -> None:
         finish_removals(storage, "run")
         assert storage.is_file(index_path(PREFIX))
         assert len(temporaries(storage, "run", of_removals=True)) == 1
+
+
+def listed(storage: Any) -> list[str]:
+    state = known_checkpoints(storage, "run")
+    return [] if state is None else list(state.all_model_checkpoint_paths)
+
+
+@pytest.fixture
+def managed() -> FaultyStorage:
+    """A directory of three checkpoints that its state file lists."""
+    storage = FaultyStorage()
+    manager = CheckpointManager(
+        Checkpoint(v=Variable(np.zeros(10))), "run", None, options=CheckpointOptions(storage=storage)
+    )
+    for step in (1, 2, 3):
+        manager.save(step)
+    storage.settle()
+    return storage
+
+
+def test_a_checkpoint_whose_index_cannot_be_removed_stays_on_the_list(
+    managed: FaultyStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove(path: str) -> None:
+        if path == index_path(PREFIX):
+            raise StorageError("cannot remove", errno=errno.EPERM, file=path)
+        FaultyStorage.remove(managed, path)
+
+    monkeypatch.setattr(managed, "remove", remove)
+    with pytest.raises(StorageError):
+        remove_for_good(managed, PREFIX)
+    assert listed(managed) == [PREFIX, OTHER, "run/ckpt-3"]
+    assert temporaries(managed, "run", of_removals=True) == []
+
+
+def test_the_list_is_written_after_the_files_are_gone_if_there_is_no_room_before(managed: FaultyStorage) -> None:
+    managed.fail(0, errno.ENOSPC, only=["write"])
+    assert remove_for_good(managed, PREFIX)
+    assert listed(managed) == [OTHER, "run/ckpt-3"]
+    assert not managed.is_file(index_path(PREFIX))
+
+
+def test_a_removal_on_a_full_device_is_completed_after_a_crash_at_any_point(managed: FaultyStorage) -> None:
+    managed.fail(0, errno.ENOSPC, only=["write"])
+    remove_for_good(managed, PREFIX)
+    for point in managed.crash_points():
+        for state in managed.crash_states(point):
+            begun = not state.is_file(index_path(PREFIX)) or temporaries(state, "run", of_removals=True)
+            finish_removals(state, "run")
+            sweep_leftovers(state, "run")
+            assert (PREFIX in listed(state)) == state.is_file(index_path(PREFIX)), state.story
+            assert not begun or not data_files(state, PREFIX), state.story
+            assert listed(state)[-2:] == [OTHER, "run/ckpt-3"]

@@ -254,6 +254,13 @@ class TestSeveral:
         paths = series(tmp_path / "run", [0.5, 0.25, 0.125])
         assert [each["path"] for each in data_of(page(tmp_path, tmp_path / "run", "--all"))["checkpoints"]] == paths
 
+    def test_a_file_beside_the_checkpoints_of_a_run_is_left_out(self, tmp_path, capsys):
+        paths = series(tmp_path / "run", [0.5, 0.25])
+        beside = safetensors(tmp_path / "run" / "model.safetensors", {"w": [1.0]})
+        found = data_of(page(tmp_path, tmp_path / "run", "--all"))["checkpoints"]
+        assert [each["path"] for each in found] == paths
+        assert f"left out: {beside}: " in capsys.readouterr().err
+
     def test_a_damaged_one_of_a_directory_is_left_out(self, tmp_path, capsys):
         paths = series(tmp_path / "run", [0.5, 0.25, 0.125])
         Path(paths[1] + ".index").write_bytes(b"damaged")

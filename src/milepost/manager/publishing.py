@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from milepost.errors import warn
+from contextlib import suppress
+
+from milepost.errors import StorageError, warn
 from milepost.manager.managed_series import ManagedSeries
 from milepost.series.pins import removal
 from milepost.series.removal import remove_bundles
+from milepost.storage.system_errors import is_full
 
 
 def publish(series: ManagedSeries, prefix: str, durable: bool, metadata: bytes | None) -> None:
@@ -25,7 +28,12 @@ def publish(series: ManagedSeries, prefix: str, durable: bool, metadata: bytes |
         series.metadata.remember(prefix, metadata)
         series.listing.add(prefix)
         series.set_latest(prefix)
-        series.listing.record(prefix)
+        try:
+            series.listing.record(prefix)
+        except StorageError as error:
+            if not (durable and is_full(error) and _delete_old(series, prefix)):
+                raise
+            return  # the old checkpoints have made room for the list
         if not durable:
             return
         try:
@@ -42,19 +50,24 @@ def follow(series: ManagedSeries, prefix: str) -> None:
         series.set_latest(prefix)
 
 
-def _delete_old(series: ManagedSeries, latest: str) -> None:
+def _delete_old(series: ManagedSeries, latest: str) -> bool:
+    """Deletes what the policy of a manager lets go of, and lists the rest. Returns whether there was any."""
     policy, listing = series.policy, series.listing
     if policy.keeps_all or (policy.max_to_keep is not None and len(listing.managed) <= policy.max_to_keep):
-        return
+        return False
     decision = policy.apply(series.facts(metrics=policy.uses_metrics), listing.last_preserved)
     if len(decision.keep) == len(listing.managed):
-        return
+        return False
     listing.last_preserved = decision.last_preserved
     listing.drop({each.prefix for each in decision.preserve})
     doomed = [each.prefix for each in decision.delete if listing.is_own(each.prefix)]
     with removal(series.storage, doomed) as free:
         try:
             remove_bundles(series.storage, free)
+        except BaseException:
+            with suppress(StorageError):  # the first error is raised
+                listing.record(latest)
+            raise
         finally:
             listing.put_right()
             for prefix in free:
@@ -62,3 +75,4 @@ def _delete_old(series: ManagedSeries, latest: str) -> None:
         pinned = set(doomed).difference(free)
         listing.drop({each.prefix for each in decision.delete}.difference(pinned))
         listing.record(latest)
+    return True

@@ -293,6 +293,8 @@ class BundleCommit:
             is_free = shards not in taken | _counts_in_use(storage, prefix)
             is_late = time.monotonic() > deadline
             if is_free and (is_late or not living):
+                if len(living) < len(others):  # what a killed save has left
+                    sweep_leftovers(storage, self._directory, prefix=prefix)
                 if living:
                     warn(
                         f"{living[0].path} shows that another process may be saving {prefix} at the same time; the save that "

@@ -8,7 +8,11 @@ least one sees the other: the one that removes gives way, and the one that pins 
 checkpoint still exists.
 
 A removal that was asked for by name records the digest of the index. If its process dies, the next manager completes it
-(`milepost.series.removal.finish_removals`), unless another checkpoint has the name by then.
+(`milepost.series.removal.finish_removals`), unless another checkpoint has the name by then. A removal that fails is withdrawn, unless
+the index is gone.
+
+A note is an empty file, and a full device may have no room even for its name. Then the index is removed first. If the checkpoint was
+pinned meanwhile, the index is written again.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from milepost.series.announcement import digest_of
 from milepost.series.leftovers import data_files
 from milepost.series.notes import NOT_TO_COMPLETE, PIN_SUFFIX, Temporary, pin_path, temporaries
 from milepost.storage import Storage, WritableFile
+from milepost.storage.system_errors import is_full
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for a removal. Without file locks, a dead one also counts as running."""
@@ -107,8 +112,8 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
     Args:
         storage: Where they are.
         prefixes: The checkpoints.
-        complete: Whether the next manager completes the removal if the process dies, or the body fails. The notes are durable
-            when the body begins. Without it, the next manager does so only for checkpoints whose index is gone.
+        complete: Whether the next manager completes the removal if the process dies. The notes are durable when the body begins. Without
+            it, the next manager does so only for checkpoints whose index is gone. If the body fails, it is always so.
 
     Yields:
         Those that may be removed: they are not pinned, and no other process is removing them.
@@ -124,9 +129,11 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
             if is_pinned(storage, prefix):
                 continue
             digest = _digest(storage, prefix) if complete else NOT_TO_COMPLETE
-            note = storage.create(Temporary.removal(prefix, digest).path)
+            note, index = _make_note(storage, Temporary.removal(prefix, digest))
             made.append((note, prefix))
             if is_pinned(storage, prefix):
+                if index is not None:
+                    _put_back(storage, prefix, index)
                 storage.remove(note.path)
             else:
                 free.append(prefix)
@@ -138,7 +145,7 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
     finally:
         for note, prefix in made:
             with suppress(StorageError):  # the next manager removes it
-                if done or not (prefix in free and (complete or _is_half_removed(storage, prefix))):
+                if done or storage.is_file(index_path(prefix)) or not (complete or data_files(storage, prefix)):
                     storage.remove(note.path)
             # the file is empty, so nothing is lost, and its lock ends with the process at the latest
             with suppress(StorageError):
@@ -150,17 +157,47 @@ def is_noted(storage: Storage, note: Temporary) -> bool:
     return note.digest != NOT_TO_COMPLETE and _digest(storage, note.final) == note.digest
 
 
-def _is_half_removed(storage: Storage, prefix: str) -> bool:
-    return not storage.is_file(index_path(prefix)) and bool(data_files(storage, prefix))
+def _make_note(storage: Storage, note: Temporary) -> tuple[WritableFile, bytes | None]:
+    """Makes the note of a removal.
+
+    Returns:
+        The open note. The bytes of the index, if it was removed to make room.
+    """
+    try:
+        return storage.create(note.path), None
+    except StorageError as error:
+        index = _index(storage, note.final) if is_full(error) else None
+        if index is None:
+            raise
+    storage.remove(index_path(note.final))
+    try:
+        return storage.create(note.path), index
+    except BaseException:
+        _put_back(storage, note.final, index)
+        raise
+
+
+def _put_back(storage: Storage, prefix: str, index: bytes) -> None:
+    """Writes an index that was removed. Its data is still there."""
+    with storage.create(index_path(prefix)) as file:
+        file.write(0, [index])
+        file.sync()
+    storage.sync_directory(os.path.dirname(prefix))
 
 
 def _digest(storage: Storage, prefix: str) -> str:
+    index = _index(storage, prefix)
+    return NOT_TO_COMPLETE if index is None else digest_of(index)
+
+
+def _index(storage: Storage, prefix: str) -> bytes | None:
+    """The bytes of the index of a checkpoint, or None if there is none."""
     try:
         file = storage.open(index_path(prefix))
     except (CheckpointNotFoundError, CorruptCheckpointError):
-        return NOT_TO_COMPLETE
+        return None
     try:
-        return digest_of(file.read(0, file.size))
+        return file.read(0, file.size)
     finally:
         file.close()
 

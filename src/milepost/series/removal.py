@@ -5,23 +5,28 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 from milepost.bundle import index_path
 from milepost.bundle.format.names import v1_shards
-from milepost.errors import printable
+from milepost.errors import StorageError, printable
 from milepost.logs import heard
 from milepost.series.leftovers import data_files, data_files_of
 from milepost.series.notes import Temporary, new_token, temporaries
 from milepost.series.pins import is_noted, is_pinned, pinned_error, removal
 from milepost.series.series import known_checkpoints
-from milepost.series.state_file import STATE_FILE, record_state
+from milepost.series.state_file import STATE_FILE, CheckpointState, record_state
 from milepost.storage import Storage
+from milepost.storage.system_errors import is_full
+
+_T = TypeVar("_T")
 
 
 def remove_for_good(storage: Storage, prefix: str, directory: str | None = None) -> bool:
     """Removes a checkpoint from the list and then its files. If the process dies meanwhile, the next manager completes
-    the removal.
+    the removal. If the index cannot be removed, the checkpoint is listed again.
 
     Args:
         storage: Where the checkpoint is.
@@ -37,12 +42,16 @@ def remove_for_good(storage: Storage, prefix: str, directory: str | None = None)
         UnsupportedError: The checkpoint is pinned. Nothing was removed.
     """
     directory = os.path.dirname(prefix) if directory is None else directory
-    known_checkpoints(storage, directory)  # raises an error if the state file is malformed
+    listed = known_checkpoints(storage, directory)  # raises an error if the state file is malformed
     with removal(storage, [prefix], complete=True) as free:
         if not free:
             raise pinned_error(prefix)
-        take_off_the_list(storage, directory, prefix)
-        return bool(remove_bundles(storage, free))
+        try:
+            return bool(_unlist_and(lambda: remove_bundles(storage, free), storage, directory, prefix))
+        except BaseException:
+            with suppress(StorageError):  # the first error is raised
+                _list_again(storage, directory, prefix, listed)
+            raise
 
 
 def finish_removals(storage: Storage, directory: str, listed_in: str | None = None) -> set[str]:
@@ -68,8 +77,7 @@ def finish_removals(storage: Storage, directory: str, listed_in: str | None = No
         index = index_path(note.final)
         if not (storage.is_file(index) and is_pinned(storage, note.final)):
             if is_noted(storage, note):
-                take_off_the_list(storage, listed_in, note.final)
-                storage.remove(index)
+                _unlist_and(lambda index=index: storage.remove(index), storage, listed_in, note.final)  # type: ignore[misc]
                 storage.sync_directory(directory)
             if not storage.is_file(index):  # the process died while it removed this, or before it could write the list
                 take_off_the_list(storage, listed_in, note.final)
@@ -131,6 +139,39 @@ def take_off_the_list(storage: Storage, directory: str, prefix: str) -> None:
         all_model_checkpoint_timestamps=tuple(times[number] for number in left) if len(times) == len(paths) else (),
     )
     record_state(directory, left_over, storage=storage)
+
+
+def _unlist_and(remove: Callable[[], _T], storage: Storage, directory: str, prefix: str) -> _T:
+    """Removes the entry of a checkpoint, and then its files. If there is no room for a new list, the files are removed first.
+
+    Args:
+        remove: Removes files of the checkpoint, its index first.
+        storage: Where the checkpoint is.
+        directory: The directory of the state file.
+        prefix: The checkpoint.
+
+    Returns:
+        What `remove` returned.
+    """
+    try:
+        take_off_the_list(storage, directory, prefix)
+    except StorageError as error:
+        if not is_full(error):
+            raise
+        removed = remove()
+        take_off_the_list(storage, directory, prefix)
+        return removed
+    return remove()
+
+
+def _list_again(storage: Storage, directory: str, prefix: str, listed: CheckpointState | None) -> None:
+    """Puts back the entry of a checkpoint that could not be removed, unless another program has changed the list meanwhile."""
+    if listed is None or not storage.is_file(index_path(prefix)):
+        return
+    state = known_checkpoints(storage, directory)
+    others = [path for path in listed.all_model_checkpoint_paths if path != prefix]
+    if others == [] if state is None else others == list(state.all_model_checkpoint_paths):
+        record_state(directory, listed, storage=storage)
 
 
 def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:

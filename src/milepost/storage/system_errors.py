@@ -49,6 +49,11 @@ def raise_explained(error: OSError, doing: str, path: str, *, reading: bool = Fa
     raise StorageError(f"cannot {doing}: {reason}", errno=code, file=path, remedy=remedy) from error
 
 
+def is_full(error: StorageError) -> bool:
+    """Whether an error says that a device, or the quota of a user, has no room left."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def says_that_nothing_is_there(error: OSError) -> bool:
     """Whether an error of the system means that no file or directory has the path."""
     return isinstance(error, ImpossiblePathError) or error.errno in system.NOTHING_THERE

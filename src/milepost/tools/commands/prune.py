@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from milepost.errors import without_remedy
+from milepost.errors import MilepostError, without_remedy
 from milepost.retention import Best, EveryHours, EverySteps, Policy, Recent
 from milepost.series.removal import remove_for_good
 from milepost.storage.local import LOCAL_STORAGE
@@ -105,7 +105,11 @@ def run(options: argparse.Namespace) -> int:
     is_dry = options.dry_run or not options.delete
     if not is_dry:
         for path in pruning.deleted:
-            remove_for_good(LOCAL_STORAGE, path, directory)
+            try:
+                remove_for_good(LOCAL_STORAGE, path, directory)
+            except MilepostError:
+                _tell_of_those_before(path, pruning)
+                raise
     freed = sum(pruning.sizes[path] for path in pruning.deleted)
     if options.json:
         print_json(
@@ -135,6 +139,13 @@ def run(options: argparse.Namespace) -> int:
     counted = amounts.plural(len(pruning.deleted), "checkpoint")
     line(f"{counted} would be deleted, {size}; pass --delete to do it" if is_dry else f"{counted} deleted, {size}")
     return SUCCESS
+
+
+def _tell_of_those_before(failed: str, pruning: Pruning) -> None:
+    """Says which checkpoints were deleted before the one that cannot be."""
+    paths = list(pruning.deleted)
+    for path in paths[: paths.index(failed)]:
+        note(f"deleted: {shown(path)}, {amounts.size(pruning.sizes[path])}")
 
 
 def _row(path: str, pruning: Pruning) -> dict[str, Any]:

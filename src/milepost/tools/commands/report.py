@@ -61,7 +61,8 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--all",
         action="store_true",
-        help="take every checkpoint of a directory of checkpoints, not only the latest; one that cannot be opened is left out, with a message",
+        help="take every checkpoint of a directory of checkpoints, not only the latest; one that cannot be opened is left out, with a message, "
+        "and so is a file of another library beside the checkpoints of a run",
     )
     command.add_argument(
         "--names-only", action="store_true", help="show names, shapes, element types and sizes only; no values are read"
@@ -126,7 +127,18 @@ def _opened(options: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[l
 def _paths(options: argparse.Namespace) -> list[str]:
     if not options.all:
         return list(options.checkpoints)
-    return [checkpoint.path for path in options.checkpoints for checkpoint in inventory_of(path).places]
+    return [path for each in options.checkpoints for path in _of_run(each)]
+
+
+def _of_run(path: str) -> list[str]:
+    """The checkpoints at a path. Of a directory with a state file, files of other libraries are left out, with a message."""
+    places = inventory_of(path).places
+    is_run = any(each.is_listed for each in places)
+    paths = [each.path for each in places if not is_run or each.is_listed or each.is_left_out]
+    for each in places:
+        if each.path not in paths:
+            note(f"left out: {shown(each.path)}: it lies beside the checkpoints of the run")
+    return paths
 
 
 def _order(readers: Sequence[BundleReader]) -> Any:

@@ -225,19 +225,34 @@ def test_an_object_in_several_places_is_no_cycle():
 
 
 def nested(levels):
-    state = 1
+    state = [1]
     for _ in range(levels):
-        state = {1: state}
+        state = [state]
     return state
 
 
-def test_state_of_many_levels_comes_back():
-    assert unpack(pack(nested(64))) == nested(64)
+def below(frames, call):
+    """What a function returns that is called below other functions."""
+    return call() if frames == 0 else below(frames - 1, call)
 
 
-def test_deeper_state_is_refused():
-    with pytest.raises(UnsupportedError, match="levels"):
-        pack(nested(65))
+@pytest.mark.parametrize(
+    "held", [lambda value: [value], lambda value: (value,), lambda value: OrderedDict([((1,), value)])]
+)
+def test_state_of_a_hundred_levels_comes_back(held):
+    """Whatever holds each level, also if each is in two places, and in a program that is itself deep in calls."""
+    state, levels = 1, []
+    for _ in range(97):
+        state = held(state)
+        levels.append(state)
+    state = [state, levels]
+    assert repr(below(300, lambda: unpack(pack(state)))) == repr(state)
+
+
+def test_state_of_more_levels_is_refused():
+    assert unpack(pack(nested(99))) == nested(99)
+    with pytest.raises(UnsupportedError, match="more than 100 levels"):
+        pack(nested(100))
 
 
 def test_text_that_is_mostly_padding_is_refused():
@@ -258,7 +273,7 @@ def text(content):
         "",
         "{",
         "[" * 100_000,
-        '{"a":' * 300 + "1" + "}" * 300,
+        '{"a":' * 400 + "1" + "}" * 400,
         '{"!": "tuple"}',
         '{"!": "tuple", "items": 3}',
         '{"!": []}',

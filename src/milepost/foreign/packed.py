@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle.memory import Array
+from milepost.coding.depth import DEEPEST
 from milepost.foreign.opaque import Name, Opaque
 from milepost.foreign.pytorch.rebuilt import Symbol, of_kind, refusal, stream_of
 from milepost.foreign.pytorch.tensors import strides_of
 from milepost.foreign.stored import Stored
-from milepost.plain_state.encoding import DEEPEST, pack
+from milepost.plain_state.encoding import pack
 from milepost.plain_state.enums import member_of_value
 from milepost.plain_state.kinds import OfKind
 

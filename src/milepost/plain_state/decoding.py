@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from milepost.coding.depth import DEEPEST
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.graph.frameworks import import_adapters
 from milepost.plain_state.arrays import Padding, dtype_of, from_stored, shaped
-from milepost.plain_state.encoding import DEEPEST, FACTORIES, TEXT
+from milepost.plain_state.encoding import FACTORIES, TEXT
 from milepost.plain_state.keys import KeyCheck
 from milepost.plain_state.kinds import OfKind, kinds
 from milepost.plain_state.sharing import FORM, Shared
@@ -98,7 +99,10 @@ class _StateDecoder:
         return self._registered(form, value, depth) if decode is None else decode(self, value, depth)
 
     def _reference(self, value: dict[str, Any], depth: int) -> Any:
-        return self._shared.read(value, lambda inner: self.decode(inner, depth + 1))
+        number = self._shared.begin(value)
+        if number is not None:
+            self._shared.end(number, self.decode(value["value"], depth + 1))
+        return self._shared[value["id"]]
 
     def _collection(self, value: dict[str, Any], depth: int) -> Any:
         items = self.decode(value["items"], depth + 1)
@@ -131,7 +135,7 @@ class _StateDecoder:
         return shaped(self.decode(value["items"], depth + 1), value["shape"])
 
     def _pairs(self, items: Any, depth: int) -> list[Any]:
-        pairs: list[Any] = self.decode(items, depth)
+        pairs: list[Any] = [(self.decode(name, depth), self.decode(each, depth)) for name, each in items]
         KeyCheck().add(pair[0] for pair in pairs)
         return pairs
 

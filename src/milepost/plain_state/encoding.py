@@ -41,6 +41,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from milepost.coding.depth import DEEPEST
 from milepost.coding.utf8 import utf8
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.adapter import Array
@@ -54,9 +55,6 @@ from milepost.tensor import DType
 
 TEXT: Final = "py_state"
 """The name of the entry that holds the JSON text."""
-
-DEEPEST: Final = 64
-"""The most levels that a state may have. Each takes up to nine calls on the stack, of which Python allows a thousand."""
 _LONGEST_NAME: Final = 200
 _LONGEST_PATH: Final = 1000
 _LONG_INT: Final = 2048
@@ -79,7 +77,7 @@ def pack(state: Any, key: str = "") -> dict[str, Array]:
 
     Args:
         state: Dicts, lists, tuples, sets, deques, numbers, text, bytes, `io.BytesIO`, None, NumPy's arrays and scalars, and values of registered
-            kinds, nested up to 64 levels.
+            kinds, nested up to 100 levels.
         key: The key that errors name.
 
     Returns:
@@ -165,11 +163,13 @@ class _Encoder:
         reference = self._sharing.reference(value)
         if reference is not None:
             return reference
+        number = self._sharing.begin(value)
         self._open.add(id(value))
         try:
-            return self._sharing.written(value, lambda: self._by_kind(value, path, depth + 1))
+            form = self._by_kind(value, path, depth + 1)
         finally:
             self._open.discard(id(value))
+        return form if number is None else self._sharing.end(number, value, form)
 
     def _by_kind(self, value: Any, path: str, depth: int) -> Any:
         kind = _ALIKE.get(type(value), type(value))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -67,17 +67,26 @@ class Sharing:
             )
         return {"!": FORM, "id": number}
 
-    def written(self, value: Any, write: Callable[[], Any]) -> Any:
-        """Writes an object in its first place, and notes that it was written.
+    def begin(self, value: Any) -> int | None:
+        """Notes that an object is being written in its first place. Returns its number, or None if it has no other place."""
+        if id(value) not in self._shared:
+            return None
+        number = len(self._meetings.of)
+        self._meetings.begin(number)
+        return number
+
+    def end(self, number: int, value: Any, form: Any) -> dict[str, Any]:
+        """Notes that an object was written.
 
         Args:
+            number: Its number, from `begin`.
             value: The object.
-            write: Encodes the object itself.
+            form: The encoded object.
+
+        Returns:
+            What to write in this place.
         """
-        if id(value) not in self._shared:
-            return write()
-        number = len(self._meetings.of)
-        form = self._meetings.first(number, write)
+        self._meetings.end(number)
         self._numbers[id(value)] = number
         return {"!": FORM, "id": number, "value": form}
 
@@ -89,8 +98,8 @@ class Shared:
         self._values: dict[int, Any] = {}
         self._meetings = _Meetings()
 
-    def read(self, members: Mapping[str, Any], decode: Callable[[Any], Any]) -> Any:
-        """The object in one of its places.
+    def begin(self, members: Mapping[str, Any]) -> int | None:
+        """Notes that an object is being read. Returns its number if this is its first place, and otherwise None.
 
         Raises:
             CorruptCheckpointError: A reference comes before its object, two objects have one number, or there are too many
@@ -100,9 +109,19 @@ class Shared:
         if type(number) is not int or (number in self._values) == ("value" in members):
             raise CorruptCheckpointError("plain state refers to an object that does not exist", found=f"{number!r:.80}")
         if "value" in members:
-            self._values[number] = self._meetings.first(number, lambda: decode(members["value"]))
-        elif not self._meetings.again(number):
+            self._meetings.begin(number)
+            return number
+        if not self._meetings.again(number):
             raise CorruptCheckpointError("this plain state has too many references", expected=f"up to {_MOST}")
+        return None
+
+    def end(self, number: int, value: Any) -> None:
+        """Notes that an object was read in its first place."""
+        self._meetings.end(number)
+        self._values[number] = value
+
+    def __getitem__(self, number: int) -> Any:
+        """The object with a number."""
         return self._values[number]
 
 
@@ -116,15 +135,17 @@ class _Meetings:
     def __init__(self) -> None:
         self.of: dict[int, int] = {}
         self._total = 0
+        self._before: dict[int, int] = {}
 
-    def first(self, number: int, go: Callable[[], Any]) -> Any:
-        """Walks through an object in its first place. Returns what ``go`` returned."""
+    def begin(self, number: int) -> None:
+        """Begins the walk through an object in its first place. Until it ends, the object counts nothing."""
         self.of[number] = 0
-        before = self._total
+        self._before[number] = self._total
         self._total += 1
-        result = go()
-        self.of[number] = self._total - before
-        return result
+
+    def end(self, number: int) -> None:
+        """Ends the walk through an object in its first place."""
+        self.of[number] = self._total - self._before.pop(number)
 
     def again(self, number: int) -> bool:
         """Counts another place of an object. Returns false if there are too many."""

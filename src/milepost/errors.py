@@ -274,9 +274,10 @@ class CheckpointExistsError(MilepostError, FileExistsError):
 
 
 class AdapterError(MilepostError, ImportError):
-    """milepost cannot use the installed version of a framework, usually because a private name that it needs is gone.
+    """milepost cannot use the installed version of a framework: it is too old, or a private name that milepost needs is gone.
 
-    Nothing is saved or restored while that framework is imported, because its objects would be left out.
+    It is raised by a save or restore that meets an object of that framework, and by an import of a module of milepost for its users.
+    Objects of other libraries are saved and restored.
 
     Args:
         problem: One sentence: what is wrong.
@@ -285,6 +286,8 @@ class AdapterError(MilepostError, ImportError):
         tried: The versions that milepost has been tested with.
         **facts: As for `MilepostError`. The ``key`` is the name that is gone, if that is known.
     """
+
+    name: str | None = None  # not that of ImportError, which copies and pickles lose
 
     def __init__(self, problem: str, *, framework: str = "", version: str = "", tried: str = "", **facts: Any) -> None:
         super().__init__(problem, **facts)

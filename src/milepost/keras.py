@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import keras as _keras
 
 from milepost.callbacks.checkpoints import FitCheckpoints as _FitCheckpoints
-from milepost.graph.frameworks import import_adapters as _import_adapters
+from milepost.graph.frameworks import require as _require
 from milepost.graph.frameworks import whole_import as _whole_import
 
 if TYPE_CHECKING:
     _Base = _FitCheckpoints
 else:
-    _import_adapters()  # in their order, before the callback needs one of them
+    _require("keras")
     with _whole_import("keras"):
         if int(_keras.__version__.partition(".")[0]) >= 3:
             from milepost.callbacks.keras3 import Keras3Checkpoints as _Base

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import tf_keras as _keras
 
 from milepost.callbacks.checkpoints import FitCheckpoints as _FitCheckpoints
+from milepost.graph.frameworks import require as _require
 from milepost.graph.frameworks import whole_import as _whole_import
 
 if TYPE_CHECKING:
     _Base = _FitCheckpoints
 else:
+    _require("tensorflow")
     with _whole_import("tf_keras"):
         from milepost.callbacks.keras2 import keras2_checkpoints as _keras2_checkpoints
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from milepost.adapters.generators import python_state, set_python_state
 from milepost.adapters.packed import PackedAdapter
-from milepost.errors import MismatchError, UnrestoredWarning, UntrackableError, warn
+from milepost.errors import MismatchError, UnrestoredWarning, UntrackableError, UntrackedWarning, warn
 from milepost.graph.adapter import adapter_of, register
 from milepost.graph.containers import NoDependency
-from milepost.graph.frameworks import imported
+from milepost.graph.frameworks import imported, usable
 from milepost.graph.module import Tracked
 from milepost.graph.native import AttributeAdapter
 
@@ -95,13 +95,26 @@ def global_state() -> dict[str, Any]:
             generators = _generators(torch, device)
             if generators and _is_in_use(torch, device):
                 state["torch"][device] = [each.get_state().numpy() for each in generators]
-    if imported("tensorflow") is not None:
+    if _may_be_saved("tensorflow"):
         from milepost.adapters.tensorflow import random_state as tensorflow_state
 
         library_state = tensorflow_state.global_state()
         if library_state:
             state["tensorflow"] = library_state
     return state
+
+
+def _may_be_saved(library: str) -> bool:
+    """Whether the state of a library can be saved. There is a warning if it is imported in a version that milepost cannot use."""
+    if usable(library) is not None:
+        return True
+    if imported(library) is not None:
+        name, _ = _LIBRARIES[library]
+        warn(
+            f"milepost cannot use the installed version of {name}, so its global random state is not saved",
+            UntrackedWarning,
+        )
+    return False
 
 
 def set_global_state(state: Any) -> dict[str, Any]:
@@ -133,9 +146,11 @@ def _set(state: Mapping[str, Any]) -> dict[str, Any]:
     for library, (name, set_state) in _LIBRARIES.items():
         if library not in state:
             continue
-        if imported(library) is None:
+        if usable(library) is None:
             warn(
-                f"{name} is not imported, so its saved random state was not restored; import it before restoring",
+                f"milepost cannot use the installed version of {name}, so its saved random state was not restored; install another"
+                if imported(library)
+                else f"{name} is not imported, so its saved random state was not restored; import it before restoring",
                 UnrestoredWarning,
             )
             kept[library] = state[library]
@@ -147,7 +162,7 @@ def _set(state: Mapping[str, Any]) -> dict[str, Any]:
 def _keras_state() -> dict[str, Any]:
     """The state of Keras 3. The callback for ``fit()`` saves this by itself, so `global_state` does not include it."""
     keras = imported("keras")
-    if keras is None or int(keras.__version__.partition(".")[0]) < 3:
+    if keras is None or int(keras.__version__.partition(".")[0]) < 3 or not _may_be_saved("keras"):
         return {}
     from milepost.adapters.keras import random_state as keras_state
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import keras
 
@@ -14,12 +14,6 @@ from milepost.callbacks.data.resumable import Trainer
 from milepost.callbacks.fit import FitCall, tell_of_calls
 from milepost.callbacks.generations import Generation
 from milepost.callbacks.runs import SavedRun
-
-_OLDEST: Final = (3, 10)
-"""``fit()`` of earlier versions takes no data adapter that a program has made, or was not tried."""
-
-if tuple(map(int, keras.__version__.split(".")[:2])) < _OLDEST:
-    raise ImportError(f"the callback needs Keras {'.'.join(map(str, _OLDEST))} or newer")
 
 
 class FeedAdapter(DataAdapter):  # type: ignore[misc]

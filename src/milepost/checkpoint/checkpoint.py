@@ -25,6 +25,7 @@ from milepost.graph import Tracked, Variable
 from milepost.graph.adapter import adapter_during, adapter_of
 from milepost.graph.containers import hold_state, wrap
 from milepost.graph.contract.operation import Operation
+from milepost.graph.frameworks import require
 from milepost.graph.module import NOW_NUMBERS, UNTRACKED
 from milepost.graph.plain.places import StateHolder, Unsaveable
 from milepost.graph.plain.values import PLAIN
@@ -225,6 +226,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         """
         options = resolved(options)
         if is_traced():
+            require("tensorflow")
             from milepost.adapters.tensorflow.tracing import write_in_every_run
 
             objects = walk(self._view()).objects

@@ -27,7 +27,7 @@ from milepost.engine.options import CheckpointOptions, resolved, storage_of
 from milepost.engine.progress import array_sizes, reported
 from milepost.engine.turns import SAVE, Turn
 from milepost.graph.contract.operation import Operation
-from milepost.graph.frameworks import import_adapters
+from milepost.graph.frameworks import require
 from milepost.graph.traversal import walk
 from milepost.restoring.load import load_into
 from milepost.restoring.status import LoadStatus, View
@@ -100,7 +100,7 @@ class SessionSaver:
         Raises:
             UnsupportedError: The path has no file name.
         """
-        import_adapters()
+        require("tensorflow")
         from milepost.adapters.tensorflow import session as sessions
 
         options = resolved(options)
@@ -146,7 +146,7 @@ class SessionSaver:
         Raises:
             UnmatchedError: A variable that can be reached was not saved.
         """
-        import_adapters()
+        require("tensorflow")
         from milepost.adapters.tensorflow import session as sessions
 
         with sessions.use(session) as use:

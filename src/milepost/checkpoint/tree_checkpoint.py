@@ -12,7 +12,7 @@ from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.containers import NoDependency
 from milepost.graph.contract.operation import Operation
-from milepost.graph.frameworks import import_adapters
+from milepost.graph.frameworks import require
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.graph.traversal import walk
 from milepost.graph.trees.places import Tree, kind_of_place
@@ -41,9 +41,9 @@ class TreeCheckpoint(Checkpoint):
 
         Raises:
             UntrackableError: There is nothing in it to save.
-            AdapterError: The adapter of an imported framework cannot be imported.
+            AdapterError: milepost cannot use the installed version of JAX, or of the framework of an object in the tree.
         """
-        import_adapters()
+        require("jax")
         if own:
             from milepost.adapters.jax.outlines import with_own_objects
 

@@ -28,7 +28,7 @@ def rounds_of(options: CheckpointOptions, what: str) -> Rounds | None:
         The rounds of the operation, or None if this process is alone. Files in memory are seen by no other process.
 
     Raises:
-        AdapterError: The adapter of an imported framework cannot be imported.
+        AdapterError: A library that milepost cannot use in the installed version has connected the processes.
         CoordinationError: This is the first operation, and a process has not come.
     """
     coordinator = _coordinator(options)

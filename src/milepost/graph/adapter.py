@@ -18,7 +18,7 @@ from milepost.graph.contract.values import Array as Array
 from milepost.graph.contract.values import Shape as Shape
 from milepost.graph.contract.values import StoredTensor as StoredTensor
 from milepost.graph.contract.values import Value as Value
-from milepost.graph.frameworks import import_adapters, register_registry
+from milepost.graph.frameworks import import_adapters, refuse_type, register_registry
 from milepost.graph.remedies import adapter_failed, cannot_be_read
 
 
@@ -240,12 +240,13 @@ def adapter_of_type(kind: type) -> Adapter | None:
     """The adapter for objects of exactly this type. None if they are not trackable.
 
     Raises:
-        AdapterError: The adapter of an imported framework cannot be imported.
+        AdapterError: The type belongs to a framework whose installed version milepost cannot use.
     """
     known = registry.by_type.get(kind, _MISSING)
     if known is not _MISSING:
         return known  # type: ignore[return-value]
     import_adapters()
+    refuse_type(kind)
     answers = registry.by_type
     found = answers[kind] = next((adapter for adapter in registry.adapters if _handles(adapter, kind)), None)
     return found
@@ -267,7 +268,7 @@ def adapter_of(obj: object) -> Adapter | None:
         obj: Any object.
 
     Raises:
-        AdapterError: The adapter of an imported framework cannot be imported.
+        AdapterError: The object belongs to a framework whose installed version milepost cannot use.
 
     Example:
         >>> import numpy as np

@@ -1,19 +1,21 @@
 """Imports the adapters of the frameworks that the user has imported: each as a whole, or not at all.
 
-An adapter uses private names of its framework, and another version of the framework may lack one. Then no part of the
-adapter stays imported, and every save and restore raises the same `milepost.AdapterError`. So no checkpoint is saved without
-the objects of that framework.
+An adapter uses private names of its framework, and another version of the framework may lack one, or may be older than the
+oldest that milepost supports. Then no part of the adapter stays imported: the framework is *refused*. Every save and restore
+that meets an object of a refused framework raises the same `milepost.AdapterError`, so no checkpoint is saved without such an object.
+Objects of other libraries are saved and restored as usual.
 """
 
 from __future__ import annotations
 
+import copy
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from milepost.errors import AdapterError
 from milepost.forks import ForkableLock
@@ -27,30 +29,49 @@ _UNDONE: Final = ("milepost.adapters.", "milepost.callbacks.")
 """The packages of milepost's modules that use private names of frameworks."""
 
 
-class _Awaited(NamedTuple):
-    """An adapter that is not imported yet."""
+class _Framework(NamedTuple):
+    """What `register_framework` was given."""
 
     module: str
     tried: str
+    oldest: str
+    packages: tuple[str, ...]
 
 
-_awaited: dict[str, _Awaited] = {}
-_known: dict[str, _Awaited] = {}
-"""The adapters of each package, whether they are imported or not."""
+_known: dict[str, _Framework] = {}
+_awaited: dict[str, None] = {}
+"""The frameworks whose adapters are not imported yet."""
+_refused: dict[str, AdapterError] = {}
+"""The error of each framework that milepost cannot use."""
 _registries: Final[list[Snapshot]] = []
 _lock: Final = ForkableLock()  # the thread that imports an adapter may itself ask for adapters
 _importing: Final[set[str]] = set()
 
 
-def register_framework(framework: str, module: str, tried: str = "") -> None:
+def register_framework(
+    framework: str, module: str, tried: str = "", oldest: str = "", packages: Sequence[str] = ()
+) -> None:
     """Names the module that registers the adapter of a framework. It is imported when the user has imported the framework.
 
+    If that module cannot be imported, or the framework is too old, saves and restores that meet an object of the framework raise
+    `AdapterError`. An object is of the framework if its class, or a base class, is defined in it.
+
     Args:
-        framework: Name of the framework's package.
-        module: Full name of the module that calls `milepost.graph.adapter.register` when imported.
+        framework: Name of the framework's package, or of a module in it.
+        module: Full name of the module that calls `milepost.graph.adapter.register` when imported. Empty for a framework whose
+            objects need no adapter of their own.
         tried: The versions of the framework with which the adapter was tested.
+        oldest: The oldest version that works, such as ``"0.6"``. If several major versions work, the oldest of each: ``"2.15 or 3.10"``.
+        packages: Other packages whose objects are of no use without the adapter.
+
+    Example:
+        >>> from milepost.adapters import register_framework
+        >>> register_framework("some_framework", "some_library.milepost_adapters", tried="1.4", oldest="1.2")
     """
-    _awaited[framework] = _known[framework.partition(".")[0]] = _Awaited(module, tried)
+    _known[framework] = _Framework(module, tried, oldest, (framework, *packages))
+    _refused.pop(framework, None)
+    if module:
+        _awaited[framework] = None
 
 
 def register_registry(snapshot: Snapshot) -> None:
@@ -89,59 +110,96 @@ def imported(framework: str) -> ModuleType | None:
 
 
 def import_adapters() -> None:
-    """Imports the adapters of all frameworks that the user has imported so far.
-
-    Raises:
-        AdapterError: An adapter cannot be imported. The next call raises the error again.
-    """
-    if not any(name in sys.modules for name in _awaited):
+    """Imports the adapters of all frameworks that the user has imported so far. Those that milepost cannot use are refused."""
+    if not any(name in sys.modules for name in tuple(_awaited)):
         return
     with _lock:  # wait for another thread that may be importing them
-        for framework, awaited in list(_awaited.items()):
+        for framework in tuple(_awaited):
             if framework not in _importing and imported(framework) is not None:
                 _importing.add(framework)
                 try:
-                    with whole_import(framework, awaited.module):
-                        importlib.import_module(awaited.module)
+                    with whole_import(framework):
+                        importlib.import_module(_known[framework].module)
+                except AdapterError as error:
+                    _refused[framework] = error
                 finally:
                     _importing.discard(framework)
                 _awaited.pop(framework, None)
 
 
+def usable(framework: str) -> ModuleType | None:
+    """The module of the framework, if the user has imported it and milepost can use it. Its adapter is imported then."""
+    import_adapters()
+    return None if framework in _refused else imported(framework)
+
+
+def require(framework: str) -> None:
+    """Imports the adapter of a framework, for modules that use its parts.
+
+    Raises:
+        AdapterError: milepost cannot use the installed version.
+    """
+    import_adapters()
+    error = _refused.get(framework)
+    if error is not None:
+        raise copy.copy(error) from error.__cause__  # a new one, because callers add facts to it
+
+
+def refuse_type(kind: type) -> None:
+    """Raises the error of a framework that milepost cannot use, if a class belongs to it.
+
+    Raises:
+        AdapterError: The class, or a base class, is defined in such a framework.
+    """
+    for framework in tuple(_refused):
+        packages = tuple(f"{package}." for package in _known[framework].packages)
+        if any(f"{base.__module__}.".startswith(packages) for base in kind.__mro__):
+            require(framework)
+
+
 @contextmanager
-def whole_import(framework: str, adapter: str = "") -> Iterator[None]:
+def whole_import(framework: str) -> Iterator[None]:
     """Undoes the changes to modules of adapters and to registries if an import in the block fails.
 
-    The modules are forgotten with what they have registered, so that the next import registers it again.
+    The modules are forgotten with what they have registered, so that the next import registers it again. These are modules of
+    milepost, and of the package of the framework's adapter.
 
     Args:
         framework: The framework whose private names are used.
-        adapter: The module of the adapter, if it is not one of milepost's. All modules of its package count.
 
     Raises:
-        AdapterError: An import raised an exception, which is the cause.
+        AdapterError: The framework is too old, or an import raised an exception, which is the cause.
     """
     with _lock:
         modules = set(sys.modules)
         put_back = [snapshot() for snapshot in _registries]
         try:
+            _check_age(framework)
             yield
+            for other in tuple(_refused):
+                if other != framework and _known[other].module in sys.modules:
+                    require(other)  # the block has imported its adapter, by itself
         except BaseException as error:
-            own = _UNDONE if adapter.startswith(_OWN) else (*_UNDONE, *_package_of(adapter, framework))
-            _forget_modules([name for name in sys.modules if f"{name}.".startswith(own) and name not in modules])
+            _forget_modules(
+                [name for name in sys.modules if f"{name}.".startswith(_undone(framework)) and name not in modules]
+            )
             for restore in put_back:
                 restore()
             if isinstance(error, AdapterError) or not isinstance(error, Exception):
                 raise
-            raise _adapter_error(framework, error) from error
+            raise _import_error(framework, error) from error
 
 
-def _package_of(adapter: str, framework: str) -> tuple[str, ...]:
-    """The package of an adapter's modules, with a dot at its end. In a package of the framework, it is the module itself."""
+def _undone(framework: str) -> tuple[str, ...]:
+    """The packages whose modules are forgotten when the import of an adapter fails, each with a dot at its end."""
+    return (*_UNDONE, *(_package_of(each) for each in (framework, *_refused) if _who(each) != "milepost"))
+
+
+def _package_of(framework: str) -> str:
+    """The package of the modules of its adapter. In a package of the framework, it is the module itself."""
+    adapter = _known[framework].module
     package = adapter.partition(".")[0]
-    if not package:
-        return ()
-    return (f"{adapter if package == framework.partition('.')[0] else package}.",)
+    return f"{adapter if package == framework.partition('.')[0] else package}."
 
 
 def _forget_modules(names: list[str]) -> None:
@@ -153,23 +211,70 @@ def _forget_modules(names: list[str]) -> None:
             del holder[own_name]
 
 
-def _adapter_error(framework: str, cause: Exception) -> AdapterError:
+def _check_age(framework: str) -> None:
+    """Raises an error if the framework is older than the oldest version that works."""
+    package, version = _installed(framework)
+    oldest = _known[framework].oldest
+    numbers = _numbers(version)
+    if not oldest or not numbers:
+        return
+    limits = oldest.split(" or ")
+    limit = next((each for each in limits if _numbers(each)[0] == numbers[0]), limits[-1])
+    if numbers < _numbers(limit):
+        raise _adapter_error(
+            framework,
+            expected=f"{package} {limit} or newer",
+            found=f"{package} {version}",
+            remedy=f"install {package} {limit} or newer; this version of milepost was tested with {_known[framework].tried}",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers that a version begins with.
+
+    Example:
+        >>> _numbers("2.13.0+cpu"), _numbers("1.4rc1"), _numbers("unknown")
+        ((2, 13, 0), (1, 4), ())
+    """
+    return tuple(map(int, re.findall(r"\d+", (re.match(r"[\d.]*", version) or [""])[0])))
+
+
+def _installed(framework: str) -> tuple[str, str]:
+    """The package of a framework and its version, or where it is from if it has none."""
     package = framework.partition(".")[0]
     module = sys.modules.get(package)
     version = getattr(module, "__version__", None)
-    adapter, tried = _known.get(package) or _Awaited(_OWN, "")
-    tried = tried or "another version"
-    version = str(version) if version else f"without a version, from {getattr(module, '__file__', 'an unknown place')}"
-    who = "milepost" if adapter.startswith(_OWN) else adapter
-    return AdapterError(
-        f"{who} cannot use the installed version of {package}, so milepost saves and restores nothing while it is imported",
+    return package, str(
+        version
+    ) if version else f"without a version, from {getattr(module, '__file__', 'an unknown place')}"
+
+
+def _import_error(framework: str, cause: Exception) -> AdapterError:
+    package, version = _installed(framework)
+    tried = _known[framework].tried or "another version"
+    who = _who(framework)
+    return _adapter_error(
+        framework,
         key=_missing_name(cause),
         expected=f"{package} {tried}, with which this version of {who} was tested",
         found=f"{package} {version}: {type(cause).__name__}: {cause}",
         remedy=f"install {package} {tried}, or a version of {who} that was tested with {package} {version}",
+    )
+
+
+def _who(framework: str) -> str:
+    adapter = _known[framework].module
+    return adapter if adapter and not adapter.startswith(_OWN) else "milepost"
+
+
+def _adapter_error(framework: str, **facts: Any) -> AdapterError:
+    package, version = _installed(framework)
+    return AdapterError(
+        f"{_who(framework)} cannot use the installed version of {package}, so it saves and restores no objects of {framework}",
         framework=package,
         version=version,
-        tried=tried,
+        tried=_known[framework].tried or "another version",
+        **facts,
     )
 
 

@@ -159,7 +159,7 @@ def walk(  # noqa: C901, PLR0915 - the inner loop of each save and restore, in w
     Raises:
         UntrackableError: The root is not trackable.
         UnsupportedError: A slot variable is also an ordinary child, or has children.
-        AdapterError: The adapter of an imported framework cannot be imported.
+        AdapterError: An object belongs to a framework whose installed version milepost cannot use.
     """
     import_adapters()  # looking up a known type would not import them
     graph = LiveGraph()

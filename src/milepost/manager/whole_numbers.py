@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.errors import UnsupportedError
-from milepost.graph.frameworks import import_adapters, imported
+from milepost.graph.frameworks import usable
 
 
 def whole_number(value: Any) -> int:
@@ -36,9 +36,8 @@ def whole_number(value: Any) -> int:
 
 def _of_session(value: Any) -> Any:
     """The value itself, or the value of a variable or tensor of a graph in the default session."""
-    if not imported("tensorflow"):
+    if not usable("tensorflow"):
         return value
-    import_adapters()
     from milepost.adapters.tensorflow import session
 
     return session.evaluate(value) if session.is_symbolic(value) else value

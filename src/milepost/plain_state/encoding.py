@@ -46,7 +46,7 @@ from milepost.coding.utf8 import utf8
 from milepost.errors import MilepostError, UnsupportedError
 from milepost.graph.adapter import Array
 from milepost.graph.containers import DictWrapper, ListWrapper, OrderedDictWrapper
-from milepost.graph.frameworks import import_adapters
+from milepost.graph.frameworks import import_adapters, refuse_type
 from milepost.plain_state.arrays import Padding, dtype_name, to_stored
 from milepost.plain_state.kinds import Kind, OfKind, kinds
 from milepost.plain_state.kinds import register_kind as register_kind
@@ -206,6 +206,7 @@ class _Encoder:
         for name, registered in reversed(kinds.items()):
             if registered.handles(value):
                 return {"!": name, "value": self.encode(self._to_plain(registered, value, path), path, depth)}
+        refuse_type(type(value))
         raise self._refusal(
             "this state cannot be saved", value, path, "return state of plain data, or make the object a PythonState"
         )

@@ -122,7 +122,7 @@ def load_into(prefix: str, view: View, options: CheckpointOptions, translation: 
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged. Nothing was changed.
         MismatchError: A saved value does not fit its live object. Nothing was changed.
-        AdapterError: The adapter of an imported framework cannot be imported. Nothing was changed.
+        AdapterError: A live object belongs to a framework whose installed version milepost cannot use. Nothing was changed.
         UntrackableError: A live object raises an error when its children or values are read. Nothing was changed.
         CoordinationError: One of several processes failed or did not answer. Nothing was changed on any process.
         InProgressError: Another save or restore of the same objects is in progress. Nothing was changed.
@@ -211,7 +211,7 @@ def preview(prefix: str, view: View, options: CheckpointOptions, translation: Tr
     Raises:
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The index or the object graph of the checkpoint is damaged.
-        AdapterError: The adapter of an imported framework cannot be imported.
+        AdapterError: A live object belongs to a framework whose installed version milepost cannot use.
         UntrackableError: A live object raises an error when its children or values are read.
     """
     import_adapters()

@@ -15,7 +15,7 @@ from milepost.engine.turns import LOOK, Turn
 from milepost.errors import UnmatchedError
 from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted, html_table, kind_of, of_file
-from milepost.graph.frameworks import import_adapters, imported
+from milepost.graph.frameworks import usable
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.graph.traversal import walk
 from milepost.restoring.entries import report_of, took_no_values, unmatched_entries
@@ -126,8 +126,7 @@ class LoadStatus(abc.ABC):
         Raises:
             UnsupportedError: There are such variables, but there is no session.
         """
-        if imported("tensorflow"):
-            import_adapters()
+        if usable("tensorflow"):
             from milepost.adapters.tensorflow import session as sessions
 
             objects = walk(self._view()).objects
@@ -145,8 +144,7 @@ class LoadStatus(abc.ABC):
         Raises:
             UnsupportedError: There are such variables, but there is no session.
         """
-        if imported("tensorflow"):
-            import_adapters()
+        if usable("tensorflow"):
             from milepost.adapters.tensorflow import session as sessions
 
             sessions.restore(walk(self._view()).objects, session)

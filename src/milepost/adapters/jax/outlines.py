@@ -9,7 +9,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from milepost.graph.frameworks import imported
+from milepost.graph.frameworks import usable
 from milepost.graph.trees.leaves import with_leaves
 
 _REMEMBERED: Final = 1024
@@ -28,7 +28,7 @@ def outlined(tree: Any) -> tuple[Any, Mapping[int, Any]]:
         >>> outlined({"w": jnp.ones((2, 3)), "step": 7})
         ({'w': ShapeDtypeStruct(shape=(2, 3), dtype=float32), 'step': 7}, {})
     """
-    if not imported("flax.nnx"):
+    if not usable("flax.nnx"):
         return with_leaves(tree, _outline, keep_refused=True), {}
     from milepost.adapters.flax.copies import copied
 
@@ -37,7 +37,7 @@ def outlined(tree: Any) -> tuple[Any, Mapping[int, Any]]:
 
 def with_own_objects(tree: Any) -> Any:
     """A tree with copies of NNX's modules and variables, so that a restore does not change those of the caller."""
-    if not imported("flax.nnx"):
+    if not usable("flax.nnx"):
         return tree
     from milepost.adapters.flax.copies import copied
 

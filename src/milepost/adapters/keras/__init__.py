@@ -17,7 +17,10 @@
 
 import keras as _keras
 
+from milepost.graph.frameworks import require as _require
+
 if int(_keras.__version__.partition(".")[0]) >= 3:
+    _require(_keras.backend.backend())  # the values are its tensors
     from milepost.adapters.keras import collections as collections
     from milepost.adapters.keras import layers as layers
     from milepost.adapters.keras import lookups as lookups

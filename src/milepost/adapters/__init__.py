@@ -78,9 +78,9 @@ __all__ = [
 # The adapters that are registered last are asked first. Keras comes after PyTorch, because its layers may be modules of PyTorch.
 register_framework("torch", "milepost.adapters.torch", tried="2.13", oldest="2.6")
 register_framework(
-    "jax", "milepost.adapters.jax", tried="0.10", oldest="0.6", packages=("jaxlib", "flax", "optax", "equinox")
+    "jax", "milepost.adapters.jax", tried="0.10", oldest="0.6.2", packages=("jaxlib", "flax", "optax", "equinox")
 )
-register_framework("flax.nnx", "milepost.adapters.flax", tried="0.12", oldest="0.12")
+register_framework("flax.nnx", "milepost.adapters.flax", tried="0.12", oldest="0.10.7")
 register_framework("tensorflow", "milepost.adapters.tensorflow", tried="2.15 and 2.21", oldest="2.15")
 register_framework("keras", "milepost.adapters.keras", tried="3.15", oldest="2.15 or 3.10")
 register_framework("mpi4py", "milepost.adapters.mpi", tried="4.1")

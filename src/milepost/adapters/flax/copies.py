@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import jax
 import numpy as np
-from flax import nnx
 
-from milepost.adapters.flax.variables import VARIABLES
+from milepost.adapters.flax.moved import VARIABLES, DataElem, Pytree, StaticElem, graph, is_node, kind_of, raw_value
 from milepost.adapters.jax.moved import Ref, new_ref
 from milepost.graph.trees.leaves import with_leaves
 
@@ -35,9 +34,7 @@ def copied(
     objects: dict[int, Any] = {}
 
     def changed(leaf: Any) -> Any:
-        if issubclass(
-            type(leaf), (nnx.Pytree, *VARIABLES)
-        ):  # isinstance() is slow here, as NNX defines it for variables
+        if issubclass(type(leaf), (Pytree, *VARIABLES)):  # isinstance() is slow here, as NNX defines it for variables
             objects[id(leaf)] = leaf
             return leaf
         return change(leaf) if change else leaf
@@ -77,15 +74,15 @@ class _Copies:
         if kind is Ref:
             return self._change(obj)
         if issubclass(kind, VARIABLES):
-            value = obj.get_raw_value()
+            value = raw_value(obj)
             if type(value) is Ref:
                 new = self.of(value)
             elif isinstance(value, (jax.Array, np.ndarray)):  # which most are
                 new = self._change(value)
             else:
                 new = _mapped(self._change, value, _is_sorted)
-            return obj.var_type.from_metadata(new, obj.get_metadata())
-        functions = nnx.graphlib.get_node_impl(obj)
+            return kind_of(obj).from_metadata(new, obj.get_metadata())
+        functions = graph.get_node_impl(obj)
         members, definition = functions.flatten(obj)
         new = functions.create_empty(definition)
         self._empty.append((functions.init, new, members))
@@ -98,9 +95,9 @@ class _Copies:
 
     def _member(self, member: Any) -> Any:
         kind = type(member)
-        if kind is nnx.graphlib.StaticElem:
+        if kind is StaticElem:
             return member.value
-        value = member.value if kind is nnx.graphlib.DataElem else member
+        value = member.value if kind is DataElem else member
         return self.of(value) if _is_shared(value) else _mapped(self._leaf, value, _is_sorted_or_shared)
 
     def _leaf(self, leaf: Any) -> Any:
@@ -110,7 +107,7 @@ class _Copies:
 def _is_shared(value: Any) -> bool:
     """Whether NNX sees that several objects hold the same value: a variable, a reference or a node."""
     kind = type(value)
-    return kind is Ref or issubclass(kind, VARIABLES) or nnx.graphlib.is_node_module(value)
+    return kind is Ref or issubclass(kind, VARIABLES) or is_node(value)
 
 
 def _mapped(change: Callable[[Any], Any], tree: Any, is_leaf: Callable[[Any], bool]) -> Any:

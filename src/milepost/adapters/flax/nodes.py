@@ -13,6 +13,7 @@ from typing import Any, Final
 from flax import nnx
 
 from milepost.adapters.counters import has_counted
+from milepost.adapters.flax.moved import List, Pytree, marked, marks_attributes
 from milepost.adapters.flax.private import flatten
 from milepost.adapters.flax.variables import leaves_with_path
 from milepost.graph.adapter import Adapter
@@ -22,33 +23,37 @@ from milepost.graph.text import TEXTS
 from milepost.graph.trees.places import InPlace, kind_of_place
 from milepost.graph.trees.structure import name_of_key
 
-_BOOKKEEPING: Final = "_pytree__"
+_BOOKKEEPING: Final = ("_pytree__", "_object__")
+"""Flax before 0.11 has the second."""
 
 
 class NnxPytreeAdapter(Adapter):
     """`nnx.Pytree`: its attributes."""
 
     def handles(self, kind: type) -> bool:
-        return issubclass(kind, nnx.Pytree)
+        return issubclass(kind, Pytree)
 
     def children(self, obj: Any) -> Iterable[tuple[str, Any]]:
-        is_data = obj._pytree__nodes if obj._pytree__is_pytree else {}
+        is_data = marked(obj)
         pairs = [
-            (name, _place(child) if _needs_place(child, is_data=is_data.get(name, False)) else child)
+            (str(name), _place(child) if _needs_place(child, is_data=is_data.get(name, False)) else child)
             for name, child in vars(obj).items()
-            if not name.startswith(_BOOKKEEPING)
+            if not str(name).startswith(_BOOKKEEPING)
         ]
-        if isinstance(obj, nnx.List):  # insertions change the order of the attributes
+        if isinstance(obj, List):  # insertions change the order of the attributes
             pairs = sorted((pair for pair in pairs if pair[0].isdecimal()), key=lambda pair: int(pair[0]))
         return pairs
 
     def account(self, obj: Any) -> Iterable[Accounted]:
         is_usual = type(obj)._graph_node_flatten is flatten
-        return _account_of_attributes(obj) if is_usual and obj._pytree__is_pytree else _account_of_state(obj)
+        return _account_of_attributes(obj) if is_usual and marks_attributes(obj) else _account_of_state(obj)
 
     def replace(self, obj: Any, changes: Mapping[str, Any]) -> Any:
         # Set in the dict itself: __setattr__ would decide again which attributes are data, and a successor is of the same kind.
-        vars(obj).update(changes)
+        own = vars(obj)
+        own.update(
+            (name if name in own or not name.isdecimal() else int(name), child) for name, child in changes.items()
+        )
         return obj
 
 
@@ -64,16 +69,16 @@ class NnxOptimizerAdapter(NnxPytreeAdapter):
 
 def _account_of_attributes(obj: Any) -> Iterator[Accounted]:
     """The part of `nnx.state` that belongs to a node itself. Each node below it has an account of its own."""
-    is_data = obj._pytree__nodes
+    is_data = marked(obj)
     for name, child in vars(obj).items():
         if not is_data.get(name, False):
             continue
         parts = [((), child)] if _is_node(child) else leaves_with_path(child, _is_node)
         for path, part in parts:
             if _is_node(part):
-                yield Accounted((name,), part, anywhere=True)
+                yield Accounted((str(name),), part, anywhere=True)
             elif not path or hasattr(part, "dtype"):  # numbers and text inside of trees are settings
-                yield Accounted((name, *(name_of_key(_key(step)) for step in path)), part)
+                yield Accounted((str(name), *(name_of_key(_key(step)) for step in path)), part)
 
 
 def _account_of_state(obj: Any) -> Iterator[Accounted]:
@@ -86,7 +91,7 @@ def _account_of_state(obj: Any) -> Iterator[Accounted]:
 
 
 def _is_node(value: Any) -> bool:
-    return isinstance(value, (nnx.Pytree, nnx.Variable))
+    return isinstance(value, (Pytree, nnx.Variable))
 
 
 def _key(step: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flax.nnx import Pytree
+from milepost.adapters.flax.moved import Pytree
 
 # The method that returns what NNX knows of an object, unless its class overrides it.
 flatten: Any = Pytree._graph_node_flatten
@@ -18,6 +18,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "flax.nnx.Variable": {
         "_can_update": "whether the variable may be changed where it is being traced",
+        "_trace_state": "the same, in versions that do not have that attribute",
     },
 }
 """Private attributes of objects, by class and name, each with its purpose."""

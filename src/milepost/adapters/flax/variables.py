@@ -14,6 +14,8 @@ from typing import Any, Final
 import jax
 from flax import nnx
 
+from milepost.adapters.flax.moved import VARIABLES, can_update, kind_of, set_raw_value
+from milepost.adapters.flax.moved import raw_value as raw_value_of
 from milepost.adapters.jax.moved import Ref
 from milepost.errors import UntrackableError
 from milepost.graph.adapter import Adapter, Array, Value, adapter_of_type
@@ -23,8 +25,6 @@ from milepost.graph.trees.adapters import leaf_successor, leaf_values
 from milepost.graph.trees.places import CheckedLeaf, Leaf, Place, kind_of_place
 from milepost.tensor import PiecewiseArray, ShardedArray
 
-VARIABLES: Final = (nnx.Variable, nnx.variablelib.HijaxVariable)
-"""The classes of variables."""
 _STORABLE: Final = "hold numbers, text, arrays, or trees of them in it"
 
 
@@ -40,22 +40,22 @@ class NnxVariableAdapter(Adapter):
         return self.omission(obj) is None
 
     def omission(self, obj: Any) -> Omission | None:
-        raw_value = obj.get_raw_value()
+        raw_value = raw_value_of(obj)
         if _is_ref(raw_value) or _kind(raw_value) is not None:
             return None
         for _, leaf in _leaves(raw_value):
             if not _is_ref(leaf) and _kind(leaf) is None:
-                return Omission(f"a {obj.var_type.__name__} that holds a {type(leaf).__name__}", _STORABLE)
+                return Omission(f"a {kind_of(obj).__name__} that holds a {type(leaf).__name__}", _STORABLE)
         return None
 
     def values_to_save(self, obj: Any) -> Sequence[Value]:
-        if not obj._can_update:
+        if not can_update(obj):
             raise UntrackableError(
                 "a variable can be neither saved nor restored inside a function that is being traced",
-                found=f"a {obj.var_type.__name__} from outside of it",
+                found=f"a {kind_of(obj).__name__} from outside of it",
                 remedy="save and restore outside of jit, grad, vmap and scan",
             )
-        return _values(obj.get_raw_value())
+        return _values(raw_value_of(obj))
 
     def values(self, obj: Any) -> Sequence[Value]:
         values = self.values_to_save(obj)
@@ -65,22 +65,21 @@ class NnxVariableAdapter(Adapter):
         return values
 
     def may_refuse(self, obj: Any) -> bool:
-        raw_value = obj.get_raw_value()
+        raw_value = raw_value_of(obj)
         return not (_is_ref(raw_value) or kind_of_place(raw_value) is Leaf)
 
     def before_assign(self, obj: Any) -> Callable[[], object]:
-        raw_value = obj.get_raw_value()
-        return lambda: obj.set_raw_value(raw_value)
+        raw_value = raw_value_of(obj)
+        return lambda: set_raw_value(obj, raw_value)
 
     def assign(self, obj: Any, arrays: Mapping[str, Array]) -> Any:
-        raw_value = obj.get_raw_value()
+        raw_value = raw_value_of(obj)
         if _is_ref(raw_value):
             _adapter_of_refs().assign(raw_value, arrays)
             return obj
         kind = _kind(raw_value)
         if kind is not None:
-            # `values` has checked that the variable can be set now.
-            obj.set_raw_value(leaf_successor(kind, raw_value, arrays), _unsafe_bypass_check=True)
+            set_raw_value(obj, leaf_successor(kind, raw_value, arrays))
             return obj
         leaves = []
         for path, leaf in _leaves(raw_value):
@@ -89,7 +88,7 @@ class NnxVariableAdapter(Adapter):
                 value.name: arrays[name] for value in _values(leaf) if (name := _local_name(path, value.name)) in arrays
             }
             leaves.append(leaf if kind is None or not leaf_arrays else leaf_successor(kind, leaf, leaf_arrays))
-        obj.set_raw_value(jax.tree_util.tree_structure(raw_value).unflatten(leaves))
+        set_raw_value(obj, jax.tree_util.tree_structure(raw_value).unflatten(leaves))
         return obj
 
 
@@ -120,7 +119,7 @@ def _values(raw_value: Any) -> Sequence[Value]:
 
 
 def _read(variable: Any, name: str) -> Array | PiecewiseArray | ShardedArray:
-    return next(value.read() for value in _values(variable.get_raw_value()) if value.name == name)
+    return next(value.read() for value in _values(raw_value_of(variable)) if value.name == name)
 
 
 def leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool]) -> list[tuple[Any, Any]]:

@@ -1,7 +1,6 @@
 """``import milepost`` imports next to nothing, and every public name is there when it is asked for."""
 
 import ast
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,13 +54,6 @@ def test_completion_offers_every_public_name():
 def test_a_name_that_does_not_exist_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'milepost' has no attribute 'Chekpoint'"):
         milepost.Chekpoint  # noqa: B018
-
-
-@pytest.mark.parametrize("name", sorted(milepost._FORMER))
-def test_a_name_that_is_gone_says_what_to_do_instead(name):
-    with pytest.raises(AttributeError, match=re.escape(f"has no attribute {name!r}; {milepost._FORMER[name]}")):
-        getattr(milepost, name)
-    assert name not in milepost.__all__
 
 
 def test_a_module_that_is_not_imported_yet_is_told_to_be():

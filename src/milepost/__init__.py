@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from milepost.restoring.status import LoadStatus as LoadStatus
     from milepost.tools.drawing.graph import draw_graph as draw_graph
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 
 _MODULES: Final = {
     "milepost.adapters.random_state": ["RandomState"],
@@ -131,37 +131,13 @@ _IMPORTED: Final = frozenset(
     }
 )
 """Public modules that a program imports by their names."""
-_FORMER: Final = {
-    "ShardByTaskPolicy": "leave experimental_sharding_callback out, which does the same",
-    "DType": "write milepost.adapters.DType",
-    **{name: f"write milepost.coordination.{name}" for name in ("Coordinator", "FileCoordinator")},
-    **dict.fromkeys(
-        ("CheckpointLoadStatus", "InitializationOnlyStatus", "NameBasedStatus"),
-        "restore() returns it; its public class is milepost.LoadStatus",
-    ),
-    **dict.fromkeys(("Entry", "Outcome", "Report"), "report() of the status of a restore has it"),
-    **{
-        name: f"write milepost.tensorflow1.{name}"
-        for name in ("checkpoint_exists", "get_checkpoint_mtimes", "remove_checkpoint", "update_checkpoint_state")
-    },
-    "to_state_dict": 'write milepost.load(path, separator=".")',
-    "CheckpointState": "get_checkpoint_state() returns it",
-    "Conversion": "convert() returns it",
-    "Drawing": "draw_graph() returns it",
-}
-"""What to do instead of using names that are gone. From the first release on, names are deprecated first."""
-
 __all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF and name not in _PACKAGES:
-        hint = f"write: import {__name__}.{name}" if name in _IMPORTED else _FORMER.get(name)
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}{f'; {hint}' if hint else ''}",
-            name=name,
-            obj=sys.modules[__name__],
-        )
+    if name in _IMPORTED:
+        message = f"module {__name__!r} has no attribute {name!r}; write: import {__name__}.{name}"
+        raise AttributeError(message, name=name, obj=sys.modules[__name__])
     # here, because `import milepost` imports no other module
     from milepost.collector import collection_paused
     from milepost.errors import importing
@@ -169,8 +145,11 @@ def __getattr__(name: str) -> Any:
     with importing(), collection_paused():  # an import makes many objects and no garbage
         if name in _PACKAGES:
             return importlib.import_module(f"{__name__}.{name}")
-        value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    return value
+        if name in _MODULE_OF:
+            value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
+            return value
+        former = importlib.import_module("milepost.deprecations")
+    return former.attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

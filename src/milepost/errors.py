@@ -395,7 +395,7 @@ def user_place() -> ProgramLine:
     return ProgramLine(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", "__main__"))
 
 
-def warn(message: str, category: type[MilepostWarning] = MilepostWarning, place: ProgramLine | None = None) -> None:
+def warn(message: str, category: type[Warning] = MilepostWarning, place: ProgramLine | None = None) -> None:
     """Issues a warning that points at a line of the user's program.
 
     This is the innermost line that belongs neither to milepost nor to an installed library. If there is none, as on a

@@ -173,7 +173,7 @@ _OF_SAVES: Final = frozenset(
 """The options that restores ignore."""
 _OF_RESTORES: Final = frozenset({"experimental_skip_slot_variables", "verify_first"})
 """The options that saves ignore."""
-_FORMER: Final = {
+_OTHER_NAMES: Final = {
     **dict.fromkeys(
         (
             *("file_prefix", "save_path", "filepath", "prefix", "checkpoint_prefix", "ckpt_dir_or_file"),
@@ -183,7 +183,7 @@ _FORMER: Final = {
     ),
     "checkpoint_prefixes": "paths",
 }
-"""What the arguments are called that had other names before the first release, or have them in TensorFlow."""
+"""What the arguments are called that have other names in TensorFlow, or that programs are used to call otherwise."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -216,8 +216,8 @@ def takes_options(of: Literal["save", "restore"] | None = None) -> Callable[[_Fu
         def called(*args: Any, **kwargs: Any) -> Any:
             for name in kwargs.keys() - parameters.keys():
                 remedy = ""
-                if _FORMER.get(name) in parameters:
-                    remedy = f"pass {_FORMER[name]}={shown(kwargs[name], 80)}"
+                if _OTHER_NAMES.get(name) in parameters:
+                    remedy = f"pass {_OTHER_NAMES[name]}={shown(kwargs[name], 80)}"
                 elif name in options:
                     argument = f"options=milepost.CheckpointOptions({name}={shown(kwargs[name], 80)})"
                     destination = "" if "options" in parameters else " to the manager when it is made"

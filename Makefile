@@ -33,7 +33,7 @@ MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variabl
 	tests/examples/test_guide_flax.py
 
 .PHONY: help demo quick test test-times test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
-	test-core test-core-quickly test-files lint lint-systems format docs bench peers fuzz mutants durability clean
+	test-core test-core-quickly test-files lint lint-systems format docs dist try-dist release-check bench peers fuzz mutants durability clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,11 +85,17 @@ test-core-quickly: .venv-core/.made  ## those of them that depend on the version
 test-files: .venv-core/.made  ## those of them that meet files, for macOS and Windows
 	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_FILES))
 
-lint: .venv-lint/.made  ## style, format, strict types, import layers, types of programs
+# The schemas are those that come with check-jsonschema. zizmor finds what makes a workflow unsafe.
+SCHEMAS = github-workflows:.github/workflows/*.yml dependabot:.github/dependabot.yml citation-file-format:CITATION.cff \
+	"github-issue-forms:.github/ISSUE_TEMPLATE/[!c]*.yml" github-issue-config:.github/ISSUE_TEMPLATE/config.yml
+
+lint: .venv-lint/.made  ## style, format, strict types, import layers, types of programs, workflows
 	.venv-lint/$(BIN)/ruff check
 	.venv-lint/$(BIN)/ruff format --check
 	.venv-lint/$(BIN)/mypy
 	.venv-lint/$(BIN)/lint-imports
+	for each in $(SCHEMAS); do .venv-lint/$(BIN)/check-jsonschema --builtin-schema "vendor.$${each%%:*}" $${each#*:} || exit; done
+	.venv-lint/$(BIN)/zizmor --offline --no-progress --quiet .github
 	.venv-lint/$(BIN)/python -m pytest -q tests/test_types.py
 
 lint-systems: .venv-lint/.made  ## types as macOS and Windows see them
@@ -103,6 +109,18 @@ format: .venv-lint/.made  ## put the code into the format that lint asks for
 # A warning, such as of a link that leads nowhere, is an error.
 docs: .venv-docs/.made  ## HTML of all pages and of the reference, in build/html
 	.venv-docs/$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --conf-dir docs --doctree-dir .cache/docs . build/html
+
+dist: .venv-release/.made  ## the wheel and the source archive of the last commit, built twice, compared and checked, in dist
+	.venv-release/$(BIN)/python .ci/release/build.py dist
+	.venv-release/$(BIN)/twine check --strict dist/*
+	.venv-release/$(BIN)/check-wheel-contents dist/*.whl
+	.venv-release/$(BIN)/python -c "import rattler_build; rattler_build.Stage0Recipe.from_file('conda/recipe.yaml').render()"
+	MILEPOST_PACKAGES=dist .venv-release/$(BIN)/python -m pytest -q tests/test_project.py -k TestPackages
+
+try-dist: .venv-release/.made  ## install what is in dist with each Python, and the oldest and newest dependencies: make try-dist PYTHONS="3.11 3.14"
+	.venv-release/$(BIN)/python .ci/release/install.py dist $(PYTHONS)
+
+release-check: lint docs dist try-dist  ## everything of a release that needs no account; needs a clone, and what it checks is the last commit
 
 bench: .venv-bench/.made  ## the benchmarks, about an hour; results go to benchmarks/results and docs/benchmarks.md
 	.venv-bench/$(BIN)/python -m benchmarks.engine_overhead
@@ -145,6 +163,7 @@ clean:  ## remove environments, caches and builds
 .venv-core/.made: EXTRAS = test-core
 .venv-lint/.made: EXTRAS = test-core,dev
 .venv-docs/.made: EXTRAS = docs
+.venv-release/.made: EXTRAS = release
 .venv-bench/.made: EXTRAS = bench,fast
 .venv-fuzz/.made: EXTRAS = fuzz
 .venv-mutants/.made: EXTRAS = mutants

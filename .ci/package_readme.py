@@ -1,13 +1,12 @@
 """Gives a package the README, with links that lead somewhere outside of the repository too.
 
-An index of packages shows the README by itself, so relative links and pictures are broken there. With
-``MILEPOST_REPOSITORY=https://...``, the address of the public repository, they become absolute, to the files of this version.
-Without it the README stays as it is. Hatch calls this for each build (`tool.hatch.metadata.hooks` in pyproject.toml).
+An index of packages shows the README by itself, so relative links and pictures are broken there. They become absolute, to the files of
+this version at the address that ``[project.urls]`` of pyproject.toml has as ``Repository``. As long as it names none, the README stays as
+it is. Hatch calls this for each build (`tool.hatch.metadata.hooks` in pyproject.toml).
 """
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,13 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class PackageReadme(MetadataHookInterface):
-    """Fills in ``readme`` and ``urls``."""
+    """Fills in ``readme``."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
-        repository = os.environ.get("MILEPOST_REPOSITORY", "").rstrip("/")
+        repository = metadata.get("urls", {}).get("Repository", "").rstrip("/")
         if repository:
             text = absolute(text, repository, f"v{metadata['version']}")
-            metadata["urls"] = {"Source": repository}
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 

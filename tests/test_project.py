@@ -50,10 +50,8 @@ PUBLIC_MODULES = [
 FRAMEWORK_MODULES = [
     f"milepost.{name}" for name in ("accelerate", "ignite", "jax", "keras", "lightning", "tf_keras", "transformers")
 ]
-CONTRACTS = {
-    contract["id"]: contract
-    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-}
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONTRACTS = {contract["id"]: contract for contract in CONFIGURATION["tool"]["importlinter"]["contracts"]}
 PROTOCOLS = [milepost.storage.Storage, milepost.storage.LinkingStorage, milepost.coordination.Coordinator]
 REFERENCES = "\n".join(path.read_text() for path in sorted((ROOT / "docs" / "reference").glob("*.md")))
 FRAMEWORKS = set(CONTRACTS["frameworks"]["forbidden_modules"])
@@ -268,6 +266,9 @@ class TestDocumentation:
 
 @pytest.fixture(scope="class")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packages of the sources, or those of a release that are to be checked."""
+    if packages := os.environ.get("MILEPOST_PACKAGES"):
+        return ROOT / packages
     directory = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(directory)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -302,27 +303,139 @@ class TestPackages:
         with tarfile.open(sdist) as archive:
             names = {name.partition("/")[2] for name in archive.getnames()}
         needed = {"LICENSE", "README.md", "pyproject.toml", "Makefile", ".ci/run", "src/milepost/py.typed"}
-        needed |= {"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".github/workflows/tests.yml"}
+        needed |= {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md", "conda/recipe.yaml"}
+        needed |= {".github/workflows/tests.yml", ".github/workflows/release.yml"}
         assert needed | {relative(Path(__file__)), *map(relative, SOURCES)} <= names
         allowed = needed | {"PKG-INFO", ".gitignore"}
-        folders = {".ci", ".github", "benchmarks", "docs", "examples", "src", "tests"}
+        folders = {".ci", ".github", "benchmarks", "conda", "docs", "examples", "src", "tests"}
         assert [name for name in names - allowed if name.partition("/")[0] not in folders] == []
         assert [name for name in names if "__pycache__" in name or name.startswith("benchmarks/results")] == []
 
     @pytest.mark.parametrize("repository", ["", "https://example.org/milepost/"])
-    def test_the_readme_of_a_package_has_links_to_the_repository_that_is_named(self, repository: str) -> None:
+    def test_the_readme_of_a_package_has_links_to_the_repository_that_the_project_names(
+        self, repository: str, tmp_path: Path
+    ) -> None:
         """An index of packages has no other files, so relative links lead nowhere there."""
+        project = re.sub(r"^Repository = .*\n", "", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
+        named = f"[project.urls]\nRepository = {repository!r}\n" if repository else "[project.urls]\n"
+        (tmp_path / "pyproject.toml").write_text(project.replace("[project.urls]\n", named))
+        for name in ("README.md", "LICENSE", ".ci/package_readme.py", "src/milepost/__init__.py"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes((ROOT / name).read_bytes())
         command = [sys.executable, "-m", "hatchling", "metadata"]
-        environment = {**os.environ, "MILEPOST_REPOSITORY": repository}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         metadata = json.loads(done.stdout)
         text, readme = metadata["readme"]["text"], (ROOT / "README.md").read_text(encoding="utf-8")
         if not repository:
-            assert (text, metadata.get("urls")) == (readme, None)
+            assert (text, metadata.get("urls", {})) == (readme, {})
             return
         at = f"v{milepost.__version__}"
-        assert metadata["urls"] == {"Source": "https://example.org/milepost"}
+        assert metadata["urls"] == {"Repository": repository}
         assert re.findall(r"\]\((?!https://|#)[^)]*\)", text) == []
         assert f"](https://example.org/milepost/blob/{at}/docs/start.md)" in text
         assert f"](https://example.org/milepost/raw/{at}/docs/images/guide_resumes.svg)" in text
         assert text.count("](") == readme.count("](")
+
+
+PROJECT = CONFIGURATION["project"]
+CITATION = (ROOT / "CITATION.cff").read_text()
+RECIPE = (ROOT / "conda" / "recipe.yaml").read_text()
+WORKFLOWS = {path.name: path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+
+
+def entries(text: str, key: str) -> list[str]:
+    """The items of a list in a file of YAML."""
+    (lines,) = re.findall(rf"^ *{key}:\n((?: *- .*\n)+)", text, re.MULTILINE)
+    return re.findall(r"- (.*)", lines)
+
+
+def entry(text: str, key: str) -> str | None:
+    """A value in a file of YAML."""
+    values = re.findall(rf"^ *{key}: (.*)$", text, re.MULTILINE)
+    return values[0].strip('"') if values else None
+
+
+def bound(requirement: str) -> str:
+    """A requirement of the project, as one of conda."""
+    return re.sub(r"(?<=\w)>=", " >=", requirement.partition(";")[0])
+
+
+class TestRelease:
+    """What is written in several files, because each of them is read by another program."""
+
+    def test_the_version_is_the_same_everywhere(self) -> None:
+        assert (entry(CITATION, "version"), entry(RECIPE, "version")) == (milepost.__version__,) * 2
+
+    def test_the_changelog_has_the_version_below_what_is_unreleased(self) -> None:
+        headings = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+        assert headings[:2] == ["Unreleased", milepost.__version__]
+
+    def test_the_citation_says_what_the_project_says(self) -> None:
+        assert entry(CITATION, "title") == PROJECT["name"]
+        assert entry(CITATION, "abstract") == PROJECT["description"]
+        assert entry(CITATION, "license") == PROJECT["license"]
+        assert entry(CITATION, "repository-code") == PROJECT["urls"].get("Repository")
+        assert entries(CITATION, "keywords") == PROJECT["keywords"]
+        assert entries(CITATION, "authors") == [f"name: {each['name']}" for each in PROJECT["authors"]]
+
+    def test_the_recipe_of_conda_says_what_the_project_says(self) -> None:
+        """Conda has no condition for one version of Python in such a package: the first bound of each name is the lowest."""
+        lowest: dict[str, str] = {}
+        for each in map(bound, PROJECT["dependencies"]):
+            lowest.setdefault(each.partition(" ")[0], each)
+        assert entries(RECIPE, "run") == [f"python {PROJECT['requires-python']}", *lowest.values()]
+        assert set(map(bound, CONFIGURATION["build-system"]["requires"])) <= set(entries(RECIPE, "host"))
+        assert entries(RECIPE, "entry_points") == [f"{name} = {value}" for name, value in PROJECT["scripts"].items()]
+        assert (entry(RECIPE, "summary"), entry(RECIPE, "license")) == (PROJECT["description"], PROJECT["license"])
+        assert entry(RECIPE, "repository") == PROJECT["urls"].get("Repository")
+
+    @pytest.mark.parametrize("workflow", ["release.yml", "tests.yml"])
+    def test_workflows_try_every_python_that_the_project_names(self, workflow: str) -> None:
+        named = re.findall(
+            r"^Programming Language :: Python :: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE
+        )
+        assert PROJECT["requires-python"] == f">={named[0]}"
+        matrices = re.findall(r"^ +python: (\[.*\])$", WORKFLOWS[workflow], re.MULTILINE)
+        assert named in [json.loads(each) for each in matrices]
+
+    @pytest.mark.parametrize("workflow", sorted(WORKFLOWS))
+    def test_workflows_name_actions_by_their_contents(self, workflow: str) -> None:
+        """A tag can be moved to other code; a digest cannot. The comment says which version it is."""
+        used = re.findall(r"uses: ([^.\s].*)$", WORKFLOWS[workflow], re.MULTILINE)
+        assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", each)] == []
+
+    def test_each_action_has_one_version(self) -> None:
+        used = set(re.findall(r"uses: ([^.\s]\S*)", "\n".join(WORKFLOWS.values())))
+        assert len({each.partition("@")[0] for each in used}) == len(used)
+
+    @pytest.mark.parametrize(
+        ("tag", "address", "heading", "unreleased", "words"),
+        [
+            ("v{version}", "https://example.org/a", "## [{version}] - 2026-12-01", "", ""),
+            ("v9.9.9", "https://example.org/a", "## [{version}] - 2026-12-01", "", "The tag is v9.9.9"),
+            ("v{version}", "https://example.org/a", "## [{version}]", "", "no heading of {version} with the day"),
+            (
+                "v{version}",
+                "https://example.org/a",
+                "## [{version}] - 2026-12-01",
+                "- new",
+                "entries under 'Unreleased'",
+            ),
+            ("v{version}", "https://example.org/b", "## [{version}] - 2026-12-01", "", "write Repository = "),
+        ],
+    )
+    def test_a_tag_is_published_only_if_the_sources_say_the_same(
+        self, tag: str, address: str, heading: str, unreleased: str, words: str, tmp_path: Path
+    ) -> None:
+        """The workflow asks this first. Whatever is wrong is told with what to write."""
+        version = milepost.__version__
+        for name in (".ci/release/tag.py", "src/milepost/__init__.py"):
+            (tmp_path / name).parent.mkdir(parents=True)
+            (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+        (tmp_path / "pyproject.toml").write_text('[project.urls]\nRepository = "https://example.org/a/"\n')
+        changes = f"# Changelog\n\n## [Unreleased]\n\n{unreleased}\n\n{heading.format(version=version)}\n\n- old\n"
+        (tmp_path / "CHANGELOG.md").write_text(changes)
+        command = [sys.executable, str(tmp_path / ".ci/release/tag.py"), tag.format(version=version), address]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, len(done.stderr.splitlines())) == ((1, 1) if words else (0, 0))
+        assert words.format(version=version) in done.stderr

@@ -66,8 +66,7 @@ class LayerAdapter(Adapter):
 def adapters(monkeypatch):
     for name, value in vars(contract.registry).items():
         monkeypatch.setattr(contract.registry, name, value)
-    monkeypatch.setattr(frameworks, "_awaited", {})
-    monkeypatch.setattr(frameworks, "_known", {})
+    monkeypatch.setattr(frameworks, "_frameworks", {})
     monkeypatch.setattr(contract.registry, "by_type", {})
     register(WeightAdapter())
     register(LayerAdapter())

@@ -6,6 +6,7 @@ import sys
 import textwrap
 import threading
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,9 +41,8 @@ def framework(tmp_path, monkeypatch):
     (tmp_path / "some_framework.py").write_text("__version__ = '9.0'\nclass Thing: pass\n")
     for name, value in vars(contract.registry).items():
         monkeypatch.setattr(contract.registry, name, value)
-    monkeypatch.setattr(frameworks, "_awaited", {})
-    monkeypatch.setattr(frameworks, "_refused", {})
-    monkeypatch.setattr(frameworks, "_known", dict(frameworks._known))
+    others = {name: replace(each, is_awaited=False, error=None) for name, each in frameworks._frameworks.items()}
+    monkeypatch.setattr(frameworks, "_frameworks", others)
     monkeypatch.setattr(contract.registry, "by_type", {})
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -410,7 +410,7 @@ def test_processes_that_a_refused_library_has_connected_do_not_save_each_by_itse
 @pytest.mark.parametrize("framework", ["torch", "jax", "flax.nnx", "tensorflow", "keras"])
 def test_the_versions_that_adapters_were_tried_with_are_those_installed(framework):
     version = pytest.importorskip(framework.partition(".")[0]).__version__
-    assert version.startswith(tuple(frameworks._known[framework].tried.split(" and ")))
+    assert version.startswith(tuple(frameworks._frameworks[framework].tried.split(" and ")))
 
 
 def test_the_error_is_public():

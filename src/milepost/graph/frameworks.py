@@ -14,8 +14,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from milepost.errors import AdapterError
 from milepost.forks import ForkableLock
@@ -29,23 +30,28 @@ _UNDONE: Final = ("milepost.adapters.", "milepost.callbacks.")
 """The packages of milepost's modules that use private names of frameworks."""
 
 
-class _Framework(NamedTuple):
-    """What `register_framework` was given."""
+@dataclass(slots=True)
+class _Framework:
+    """What `register_framework` was given, and what has become of it.
+
+    Attributes:
+        is_awaited: Whether the adapter is still to be imported.
+        is_importing: Whether it is being imported now.
+        error: Why milepost cannot use the framework, or None.
+    """
 
     module: str
     tried: str
     oldest: str
     packages: tuple[str, ...]
+    is_awaited: bool
+    is_importing: bool = False
+    error: AdapterError | None = None
 
 
-_known: dict[str, _Framework] = {}
-_awaited: dict[str, None] = {}
-"""The frameworks whose adapters are not imported yet."""
-_refused: dict[str, AdapterError] = {}
-"""The error of each framework that milepost cannot use."""
+_frameworks: Final[dict[str, _Framework]] = {}
 _registries: Final[list[Snapshot]] = []
 _lock: Final = ForkableLock()  # the thread that imports an adapter may itself ask for adapters
-_importing: Final[set[str]] = set()
 
 
 def register_framework(
@@ -68,10 +74,7 @@ def register_framework(
         >>> from milepost.adapters import register_framework
         >>> register_framework("some_framework", "some_library.milepost_adapters", tried="1.4", oldest="1.2")
     """
-    _known[framework] = _Framework(module, tried, oldest, (framework, *packages))
-    _refused.pop(framework, None)
-    if module:
-        _awaited[framework] = None
+    _frameworks[framework] = _Framework(module, tried, oldest, (framework, *packages), is_awaited=bool(module))
 
 
 def register_registry(snapshot: Snapshot) -> None:
@@ -111,26 +114,31 @@ def imported(framework: str) -> ModuleType | None:
 
 def import_adapters() -> None:
     """Imports the adapters of all frameworks that the user has imported so far. Those that milepost cannot use are refused."""
-    if not any(name in sys.modules for name in tuple(_awaited)):
+    if not any(each.is_awaited and name in sys.modules for name, each in tuple(_frameworks.items())):
         return
     with _lock:  # wait for another thread that may be importing them
-        for framework in tuple(_awaited):
-            if framework not in _importing and imported(framework) is not None:
-                _importing.add(framework)
+        for name, framework in tuple(_frameworks.items()):
+            if framework.is_awaited and not framework.is_importing and imported(name) is not None:
+                framework.is_importing = True
                 try:
-                    with whole_import(framework):
-                        importlib.import_module(_known[framework].module)
+                    with whole_import(name):
+                        importlib.import_module(framework.module)
                 except AdapterError as error:
-                    _refused[framework] = error
+                    framework.error = error
                 finally:
-                    _importing.discard(framework)
-                _awaited.pop(framework, None)
+                    framework.is_importing = False
+                framework.is_awaited = False
+
+
+def _refused() -> dict[str, AdapterError]:
+    """The error of each framework that milepost cannot use."""
+    return {name: each.error for name, each in tuple(_frameworks.items()) if each.error is not None}
 
 
 def usable(framework: str) -> ModuleType | None:
     """The module of the framework, if the user has imported it and milepost can use it. Its adapter is imported then."""
     import_adapters()
-    return None if framework in _refused else imported(framework)
+    return None if framework in _refused() else imported(framework)
 
 
 def require(framework: str) -> None:
@@ -140,7 +148,7 @@ def require(framework: str) -> None:
         AdapterError: milepost cannot use the installed version.
     """
     import_adapters()
-    error = _refused.get(framework)
+    error = _refused().get(framework)
     if error is not None:
         raise copy.copy(error) from error.__cause__  # a new one, because callers add facts to it
 
@@ -151,8 +159,8 @@ def refuse_type(kind: type) -> None:
     Raises:
         AdapterError: The class, or a base class, is defined in such a framework.
     """
-    for framework in tuple(_refused):
-        packages = tuple(f"{package}." for package in _known[framework].packages)
+    for framework in _refused():
+        packages = tuple(f"{package}." for package in _frameworks[framework].packages)
         if any(f"{base.__module__}.".startswith(packages) for base in kind.__mro__):
             require(framework)
 
@@ -176,8 +184,8 @@ def whole_import(framework: str) -> Iterator[None]:
         try:
             _check_age(framework)
             yield
-            for other in tuple(_refused):
-                if other != framework and _known[other].module in sys.modules:
+            for other in _refused():
+                if other != framework and _frameworks[other].module in sys.modules:
                     require(other)  # the block has imported its adapter, by itself
         except BaseException as error:
             _forget_modules(
@@ -192,12 +200,12 @@ def whole_import(framework: str) -> Iterator[None]:
 
 def _undone(framework: str) -> tuple[str, ...]:
     """The packages whose modules are forgotten when the import of an adapter fails, each with a dot at its end."""
-    return (*_UNDONE, *(_package_of(each) for each in (framework, *_refused) if _who(each) != "milepost"))
+    return (*_UNDONE, *(_package_of(each) for each in (framework, *_refused()) if _who(each) != "milepost"))
 
 
 def _package_of(framework: str) -> str:
     """The package of the modules of its adapter. In a package of the framework, it is the module itself."""
-    adapter = _known[framework].module
+    adapter = _frameworks[framework].module
     package = adapter.partition(".")[0]
     return f"{adapter if package == framework.partition('.')[0] else package}."
 
@@ -214,7 +222,7 @@ def _forget_modules(names: list[str]) -> None:
 def _check_age(framework: str) -> None:
     """Raises an error if the framework is older than the oldest version that works."""
     package, version = _installed(framework)
-    oldest = _known[framework].oldest
+    oldest = _frameworks[framework].oldest
     numbers = _numbers(version)
     if not oldest or not numbers:
         return
@@ -225,7 +233,7 @@ def _check_age(framework: str) -> None:
             framework,
             expected=f"{package} {limit} or newer",
             found=f"{package} {version}",
-            remedy=f"install {package} {limit} or newer; this version of milepost was tested with {_known[framework].tried}",
+            remedy=f"install {package} {limit} or newer; this version of milepost was tested with {_frameworks[framework].tried}",
         )
 
 
@@ -251,7 +259,7 @@ def _installed(framework: str) -> tuple[str, str]:
 
 def _import_error(framework: str, cause: Exception) -> AdapterError:
     package, version = _installed(framework)
-    tried = _known[framework].tried or "another version"
+    tried = _frameworks[framework].tried or "another version"
     who = _who(framework)
     return _adapter_error(
         framework,
@@ -263,7 +271,7 @@ def _import_error(framework: str, cause: Exception) -> AdapterError:
 
 
 def _who(framework: str) -> str:
-    adapter = _known[framework].module
+    adapter = _frameworks[framework].module
     return adapter if adapter and not adapter.startswith(_OWN) else "milepost"
 
 
@@ -273,7 +281,7 @@ def _adapter_error(framework: str, **facts: Any) -> AdapterError:
         f"{_who(framework)} cannot use the installed version of {package}, so it saves and restores no objects of {framework}",
         framework=package,
         version=version,
-        tried=_known[framework].tried or "another version",
+        tried=_frameworks[framework].tried or "another version",
         **facts,
     )
 

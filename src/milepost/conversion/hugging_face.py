@@ -77,12 +77,12 @@ def export_hf(
         UnsupportedError: The model cannot be saved in this way.
 
     Example:
-        >>> import milepost, tempfile  # doctest: +SKIP
-        >>> from transformers import GPT2Config, GPT2LMHeadModel  # doctest: +SKIP
-        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=2))  # doctest: +SKIP
-        >>> directory = tempfile.mkdtemp()  # doctest: +SKIP
-        >>> path = milepost.Checkpoint(model=model).write(directory + "/ckpt")  # doctest: +SKIP
-        >>> milepost.export_hf(path, directory + "/served", model=model)  # doctest: +SKIP
+        >>> import milepost, tempfile
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=2))
+        >>> directory = tempfile.mkdtemp()
+        >>> path = milepost.Checkpoint(model=model).write(directory + "/ckpt")
+        >>> milepost.export_hf(path, directory + "/served", model=model)
         ['config.json', 'generation_config.json', 'model.safetensors']
     """
     target, source = plain_path(out), plain_path(path)

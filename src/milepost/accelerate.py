@@ -16,6 +16,7 @@ from milepost.adapters.accelerate.private import prepared as _prepared
 from milepost.adapters.random_state import RandomState as _RandomState
 from milepost.checkpoint.checkpoint import Checkpoint as _Checkpoint
 from milepost.errors import UnsupportedError as _UnsupportedError
+from milepost.graph.frameworks import require as _require
 from milepost.trainers.positions import DataPosition
 
 __all__ = ["DataPosition", "checkpoint"]
@@ -40,7 +41,9 @@ def checkpoint(accelerator: _Any, **objects: _Any) -> _Checkpoint:
 
     Raises:
         UnsupportedError: Nothing was prepared yet, or a name in ``objects`` is taken.
+        AdapterError: This version of Accelerate is too old.
     """
+    _require("accelerate")
     parts: dict[str, _Any] = _prepared(accelerator)
     if not any(parts.values()):
         raise _UnsupportedError(

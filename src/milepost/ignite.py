@@ -14,15 +14,13 @@ from collections.abc import Callable as _Callable
 from collections.abc import Mapping as _Mapping
 from typing import Any as _Any
 
-from ignite.engine import Engine as _Engine
-from ignite.engine import Events as _Events
-from ignite.engine.deterministic import DeterministicEngine as _DeterministicEngine
-from ignite.handlers.checkpoint import BaseSaveHandler as _BaseSaveHandler
+import ignite as _ignite  # noqa: F401 - its version is asked for before its names
 
 from milepost.adapters.random_state import global_state as _global_state
 from milepost.adapters.random_state import set_global_state as _set_global_state
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import UnsupportedError as _UnsupportedError
+from milepost.graph.frameworks import whole_import as _whole_import
 from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_interval as _check_interval
 from milepost.retention import Policy
@@ -31,6 +29,12 @@ from milepost.trainers import paths as _paths
 from milepost.trainers.loaders import LoaderPosition as _LoaderPosition
 from milepost.trainers.runs import PathLike as _PathLike
 from milepost.trainers.runs import TrainerRun as _TrainerRun
+
+with _whole_import("ignite"):
+    from ignite.engine import Engine as _Engine
+    from ignite.engine import Events as _Events
+    from ignite.engine.deterministic import DeterministicEngine as _DeterministicEngine
+    from ignite.handlers.checkpoint import BaseSaveHandler as _BaseSaveHandler
 
 __all__ = ["MilepostSaver", "attach"]
 

@@ -27,6 +27,7 @@ from milepost.adapters.random_state import set_global_state as _set_global_state
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import CheckpointNotFoundError as _CheckpointNotFoundError
 from milepost.errors import UnsupportedError as _UnsupportedError
+from milepost.graph.frameworks import require as _require
 from milepost.manager import CheckpointManager
 from milepost.retention import Policy
 from milepost.saving.background import BackgroundWriter as _BackgroundWriter
@@ -40,6 +41,7 @@ from milepost.trainers.runs import TrainerRun as _TrainerRun
 __all__ = ["CheckpointCallback", "MilepostIO"]
 
 _lightning = _private.package()
+_require(_lightning.__name__.partition(".")[0])
 _SHARDED = ("FSDP", "DeepSpeed", "ModelParallel", "XLA")
 
 
@@ -320,7 +322,7 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
             raise _CheckpointNotFoundError(
                 "there is no checkpoint", file=path, expected="a path that Lightning has saved to"
             )
-        loaded: dict[str, _Any] = _private.torch_io().load_checkpoint(path, map_location, weights_only)
+        loaded: dict[str, _Any] = _private.load_by_torch(path, map_location, weights_only)
         return loaded
 
     def remove_checkpoint(self, path: _PathLike) -> None:

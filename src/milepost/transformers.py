@@ -11,15 +11,20 @@ from __future__ import annotations
 
 from typing import Any as _Any
 
-from milepost.adapters.transformers import private as _private
+import transformers as _transformers  # noqa: F401 - its version is asked for before its private names
+
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import UnsupportedError as _UnsupportedError
+from milepost.graph.frameworks import whole_import as _whole_import
 from milepost.manager import CheckpointManager
 from milepost.retention import Policy
 from milepost.trainers.loaders import is_watched as _is_watched
 from milepost.trainers.runs import PathLike as _PathLike
 from milepost.trainers.runs import TrainerRun as _TrainerRun
-from milepost.trainers.transformers import resumable as _resumable
+
+with _whole_import("transformers"):
+    from milepost.adapters.transformers import private as _private
+    from milepost.trainers.transformers import resumable as _resumable
 
 __all__ = ["attach"]
 

@@ -359,6 +359,11 @@ except milepost.AdapterError as error:
         ("jax", "import milepost.jax; milepost.jax.TreeManager(tempfile.mkdtemp()).save([1.0], 1)"),
         ("keras", "import milepost.keras"),
         ("tf_keras", "import milepost.tf_keras"),
+        ("lightning", "import milepost.lightning"),
+        ("pytorch_lightning", "import milepost.lightning"),
+        ("transformers", "import milepost.transformers"),
+        ("ignite", "import milepost.ignite"),
+        ("accelerate", "import milepost.accelerate; milepost.accelerate.checkpoint(accelerate.Accelerator(cpu=True))"),
     ],
 )
 def test_a_framework_that_is_too_old_is_refused_and_other_objects_are_saved(framework, attempt):

@@ -87,3 +87,10 @@ register_framework("mpi4py", "milepost.adapters.mpi", tried="4.1")
 
 # What only the modules for their users need.
 register_framework("tf_keras", "", tried="2.21", oldest="2.15")
+register_framework("lightning", "", tried="2.6", oldest="2.5.3")  # earlier ones begin a resumed epoch twice
+register_framework("pytorch_lightning", "", tried="2.6", oldest="2.5.3")
+register_framework("transformers", "", tried="5.24", oldest="4.50")
+register_framework(
+    "accelerate", "", tried="1.15", oldest="1.9"
+)  # earlier ones have a batch None where an epoch has no batch left
+register_framework("ignite", "", tried="0.5", oldest="0.5.2")

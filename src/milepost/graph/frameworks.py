@@ -142,12 +142,14 @@ def usable(framework: str) -> ModuleType | None:
 
 
 def require(framework: str) -> None:
-    """Imports the adapter of a framework, for modules that use its parts.
+    """Imports the adapter of a framework, for modules that use its parts. One without an adapter must not be too old.
 
     Raises:
         AdapterError: milepost cannot use the installed version.
     """
     import_adapters()
+    if framework in _frameworks and not _frameworks[framework].module:
+        _check_age(framework)
     error = _refused().get(framework)
     if error is not None:
         raise copy.copy(error) from error.__cause__  # a new one, because callers add facts to it
@@ -277,8 +279,9 @@ def _who(framework: str) -> str:
 
 def _adapter_error(framework: str, **facts: Any) -> AdapterError:
     package, version = _installed(framework)
+    consequence = f", so it saves and restores no objects of {framework}" if _frameworks[framework].module else ""
     return AdapterError(
-        f"{_who(framework)} cannot use the installed version of {package}, so it saves and restores no objects of {framework}",
+        f"{_who(framework)} cannot use the installed version of {package}{consequence}",
         framework=package,
         version=version,
         tried=_frameworks[framework].tried or "another version",

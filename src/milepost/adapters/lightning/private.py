@@ -28,6 +28,11 @@ def torch_io() -> Any:
     return importlib.import_module(f"{package().__name__}.plugins.io").TorchCheckpointIO()
 
 
+def load_by_torch(path: str, map_location: Any, weights_only: bool | None) -> Any:
+    """Loads a file of ``torch.save``. Before Lightning 2.6, the plugin has no ``weights_only``."""
+    return torch_io().load_checkpoint(path, map_location, *(() if weights_only is None else (weights_only,)))
+
+
 def dumped(trainer: Any) -> dict[str, Any]:
     """The dict that Lightning itself would save."""
     checkpoint: dict[str, Any] = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
@@ -171,8 +176,8 @@ def load_by(read: Callable[[Any, Any], dict[str, Any] | None]) -> None:
 
     def load(path: Any, map_location: Any = None, weights_only: bool | None = None) -> Any:
         checkpoint = read(path, map_location)
-        return (
-            original(path, map_location=map_location, weights_only=weights_only) if checkpoint is None else checkpoint
-        )
+        if checkpoint is not None:
+            return checkpoint
+        return original(path, map_location, *(() if weights_only is None else (weights_only,)))
 
     saving.pl_load = load

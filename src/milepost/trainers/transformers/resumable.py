@@ -35,6 +35,7 @@ class Attached:
         self.saved = saved
         self.to_go_on = saved is not None
         self.is_training = self.waits = self.terminated = False
+        self.loss: Any = None
 
 
 class Resumable:
@@ -97,13 +98,22 @@ class Resumable:
         trainer: Any = super()
         return trainer.get_batch_samples(*args, **kwargs)
 
-    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        """The loss of a batch. To the first one of a resumed run, those are added that only ``train()`` has added up in older versions."""
+        trainer: Any = super()
+        loss = trainer.training_step(*args, **kwargs)
+        attached = self._milepost
+        if attached.loss is not None and loss.isfinite():  # other losses may be left out of the sum
+            loss, attached.loss = attached.loss.to(loss.device) + loss, None
+        return loss
+
+    def _maybe_log_save_evaluate(self, tr_loss: Any, *args: Any, **kwargs: Any) -> None:
         this: Any = self
         trainer: Any = super()
         attached = self._milepost
         if attached.terminated:
             return  # an evaluation of a part of an epoch would delay the end
-        trainer._maybe_log_save_evaluate(*args, **kwargs)
+        trainer._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
         step = this.state.global_step
         is_last = step % attached.steps_per_epoch == 0
         is_over = this.control.should_training_stop
@@ -116,7 +126,7 @@ class Resumable:
             is_due |= attached.run.is_due_after(step // attached.steps_per_epoch)
         attached.terminated = must_end and not is_over
         if is_due or must_end or is_over:
-            attached.run.save(step, lambda: self._state(is_last), _evaluated(self, step))
+            attached.run.save(step, lambda: self._state(tr_loss, is_last), _evaluated(self, step))
         if must_end:
             this.control.should_training_stop = True
 
@@ -173,12 +183,15 @@ class Resumable:
         this: Any = self
         for name, value in saved["losses"].items():
             setattr(this, name, value)
-        this._tr_loss = saved["loss"].to(this._tr_loss.device)
+        if hasattr(this, "_tr_loss"):
+            this._tr_loss = saved["loss"].to(this._tr_loss.device)
+        else:
+            attached.loss = saved["loss"]
         assert attached.position is not None
         attached.position.arrived()
         set_global_state(saved["random"])
 
-    def _state(self, ended: bool) -> dict[str, Any]:
+    def _state(self, loss: Any, ended: bool) -> dict[str, Any]:
         this: Any = self
         attached = self._milepost
         assert attached.position is not None
@@ -193,8 +206,8 @@ class Resumable:
             "scaler": None if scaler is None else scaler.state_dict(),
             "state": _text(this.state),
             "callbacks": private.callback_states(self),
-            "losses": {name: getattr(this, name) for name in private.LOSSES},
-            "loss": this._tr_loss.clone(),
+            "losses": {name: getattr(this, name) for name in private.LOSSES if hasattr(this, name)},
+            "loss": getattr(this, "_tr_loss", loss).clone(),
             "ended": self._lengths() if is_over else None,
             "random": global_state(),
             "loader": attached.position.state(ahead, ended=ended),
@@ -212,7 +225,7 @@ class Resumable:
         this.model.load_state_dict(saved["model"])
         this.state = private.state_from(path)
         losses = saved["losses"]
-        steps = max(this.state.global_step - losses["_initial_global_step"], 0.001)
+        steps = max(this.state.global_step - losses.get("_initial_global_step", 0), 0.001)
         loss = (losses["_total_loss_scalar"] + saved["loss"].item()) / steps
         return TrainOutput(this.state.global_step, loss, {"train_loss": loss})
 

@@ -33,7 +33,7 @@ MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variabl
 	tests/examples/test_guide_flax.py
 
 .PHONY: help demo quick test test-times test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
-	test-core test-core-quickly test-files lint lint-systems format docs dist try-dist release-check bench peers fuzz mutants durability clean
+	test-core test-core-quickly test-oldest test-files lint lint-systems format docs dist try-dist release-check bench peers fuzz mutants durability clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ test-core: .venv-core/.made  ## the tests that need no TensorFlow
 test-core-quickly: .venv-core/.made  ## those of them that depend on the version of Python: without kills, power cuts and large graphs
 	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 		$(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
+
+test-oldest: .venv-oldest/.made  ## the same with the oldest NumPy, ml_dtypes, protobuf and google-crc32c that milepost permits, on Python 3.11
+	MILEPOST_TESTS=core .venv-oldest/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
 
 test-files: .venv-core/.made  ## those of them that meet files, for macOS and Windows
 	MILEPOST_TESTS=core .venv-core/$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(MEETING_FILES))
@@ -161,6 +164,8 @@ clean:  ## remove environments, caches and builds
 .venv-trainers/.made: EXTRAS = test-trainers
 # Without awscrt, so that the checksums of a plain installation are tested too.
 .venv-core/.made: EXTRAS = test-core
+.venv-oldest/.made: EXTRAS = test-core
+.venv-oldest/.made: export OLDEST = yes
 .venv-lint/.made: EXTRAS = test-core,dev
 .venv-docs/.made: EXTRAS = docs
 .venv-release/.made: EXTRAS = release
@@ -172,6 +177,9 @@ clean:  ## remove environments, caches and builds
 # TensorFlow has no release for 3.14 yet.
 .venv-test/.made: VERSIONS = 3.13 3.12 3.11 3.14 3.16 3.15
 .venv-bench/.made: VERSIONS = 3.11 3.12 3.13
+# Later versions of Python have no NumPy 1.26.0, or no ml_dtypes 0.3.1.
+.venv-oldest/.made: VERSIONS = 3.11
+.venv-oldest/.made: override PYTHON =
 # TensorFlow 2.15 has none later, and milepost none earlier.
 .venv-tf215/.made: VERSIONS = 3.11
 .venv-tf215/.made: override PYTHON =

@@ -164,6 +164,8 @@ def test_combine_joins_two_pieces(a: bytes, b: bytes) -> None:
 def test_combine_agrees_with_another_implementation(crc_a: int, crc_b: int, length: int) -> None:
     """Lengths far beyond memory combine as the AWS library combines them."""
     checksums = pytest.importorskip("awscrt.checksums")
+    if not hasattr(checksums, "combine_crc32c"):
+        pytest.skip("this awscrt does not combine")
     assert combine(crc_a, crc_b, length) == checksums.combine_crc32c(crc_a, crc_b, length)
 
 

@@ -1,8 +1,10 @@
 """The serialized object graph."""
 
+import contextlib
 import gc
 import tracemalloc
 
+import google.protobuf
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
@@ -151,7 +153,8 @@ def test_a_key_that_is_no_text_is_damage_also_where_other_nodes_are_alike():
 
 
 def test_a_size_in_a_form_that_protobuf_refuses_is_damage():
-    """Its varint is longer than five bytes, with zero groups at the end."""
+    """Its varint is longer than five bytes, with zero groups at the end. Before version 7, protobuf reads it."""
+    refused = int(google.protobuf.__version__.partition(".")[0]) >= 7
     node = Node(values=(SavedValue("VARIABLE_VALUE", "", "k" * 9),))
     data = ObjectGraph((node,)).serialize()
 
@@ -161,8 +164,8 @@ def test_a_size_in_a_form_that_protobuf_refuses_is_damage():
     for count in (1, 4):
         assert ObjectGraph.deserialize(with_zero_groups(count)).nodes == (node,)
     for count in (5, 8):
-        with pytest.raises(CorruptCheckpointError):
-            ObjectGraph.deserialize(with_zero_groups(count))
+        with pytest.raises(CorruptCheckpointError) if refused else contextlib.nullcontext():
+            assert ObjectGraph.deserialize(with_zero_groups(count)).nodes == (node,)
 
 
 def test_a_graph_with_fields_that_are_not_known_is_read():

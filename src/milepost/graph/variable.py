@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +16,7 @@ from milepost.graph.conversion import array_of, converted
 from milepost.graph.description import of_variable
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.tensor import DType
+from milepost.tensor.bounds import check_bounds
 from milepost.tensor.spec import format_shape
 
 
@@ -260,6 +262,9 @@ class Variable(NDArrayOperatorsMixin):
             return getattr(ufunc, method)(*plain, **kwargs)
         kwargs["out"] = tuple(each._array if isinstance(each, Variable) else each for each in out)
         try:
+            for number, into in itertools.product(plain, out):
+                if isinstance(into, Variable):
+                    check_bounds(number, into._array.dtype)
             getattr(ufunc, method)(*plain, **kwargs)
         except (TypeError, OverflowError) as error:
             into = next((each for each in out if isinstance(each, Variable)), None)

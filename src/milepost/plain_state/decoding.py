@@ -22,6 +22,7 @@ from milepost.plain_state.encoding import FACTORIES, TEXT
 from milepost.plain_state.keys import KeyCheck
 from milepost.plain_state.kinds import OfKind, kinds
 from milepost.plain_state.sharing import FORM, Shared
+from milepost.tensor.bounds import check_bounds
 
 _COLLECTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "tuple": tuple,
@@ -201,7 +202,9 @@ class _StateDecoder:
             return np.frombuffer(base64.b64decode(value["base64"], validate=True), dtype, 1)[0]
         if dtype.kind in "mM":
             return np.array(value["value"], np.int64).view(dtype)[()]
-        return np.array(self.decode(value["value"], depth + 1), dtype)[()]
+        number = self.decode(value["value"], depth + 1)
+        check_bounds(number, dtype)
+        return np.array(number, dtype)[()]
 
 
 def _of_numbers(name: Any) -> np.dtype[Any]:

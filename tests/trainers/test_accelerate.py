@@ -147,3 +147,56 @@ class TestDataPosition:
         position = milepost.accelerate.DataPosition(data)
         milepost.Checkpoint(position=position, random=milepost.RandomState()).read(path)
         assert [each.sum().item() for each in data] == rest
+
+    def test_a_pass_that_was_left_is_over(self, tmp_path):
+        """By ``break``, or by ``zip()`` with a shorter loader."""
+
+        def run(name, epochs):
+            seed_all()
+            long, short = loader(), torch.utils.data.DataLoader(torch.arange(9), batch_size=3, shuffle=True)
+            count, seen = milepost.Variable(0), []
+            objects = {"long": milepost.accelerate.DataPosition(long), "short": milepost.accelerate.DataPosition(short)}
+            checkpoint = milepost.Checkpoint(**objects, count=count, random=milepost.RandomState())
+            manager = milepost.CheckpointManager(checkpoint, tmp_path / name, max_to_keep=1)
+            manager.restore_or_initialize()
+            while int(count) < epochs:
+                for batch, other in zip(long, short, strict=False):
+                    seen.append((batch.sum().item(), other.tolist()))
+                for number, batch in enumerate(long):
+                    if number == 2:
+                        break
+                    seen.append(batch.sum().item())
+                count.assign_add(1)
+                manager.save()
+            return seen
+
+        assert run("run", 1) + run("run", 2) + run("run", 3) == run("whole", 3)
+
+    def test_a_pass_of_a_prepared_loader_that_was_left_is_over(self, tmp_path):
+        def run(epochs):
+            seed_all()
+            accelerator, (_, _, _, data) = make()
+            count, seen = milepost.Variable(0), []
+            checkpoint = milepost.accelerate.checkpoint(accelerator, count=count)
+            manager = milepost.CheckpointManager(checkpoint, tmp_path / f"run-{epochs is None}", max_to_keep=1)
+            manager.restore_or_initialize()
+            while int(count) < (epochs or 3):
+                for number, batch in enumerate(data):
+                    seen.append(batch.sum().item())
+                    if number == (2, 5, 3)[int(count)]:
+                        break
+                count.assign_add(1)
+                manager.save()
+            return seen
+
+        assert run(1) + run(2) + run(3) == run(None)
+
+    def test_a_position_that_was_restored_is_saved_again_before_anything_is_read(self):
+        data = loader()
+        position = milepost.accelerate.DataPosition(data)
+        batches = iter(data)
+        next(batches)
+        saved = position.state_dict()
+        again = milepost.accelerate.DataPosition(loader())
+        again.load_state_dict(saved)
+        assert again.state_dict()["position"]["batches"] == 1

@@ -10,6 +10,7 @@ Trainers may read some batches ahead. A batch that was read and not trained is r
 from __future__ import annotations
 
 import random
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
@@ -49,6 +50,7 @@ class LoaderPosition:
         self._fetches: deque[dict[str, Any]] = deque(maxlen=_MOST_AHEAD)
         self._count = 0
         self._is_over = False
+        self._iterator: weakref.ref[_Watched] | None = None
         self._next: dict[str, Any] | None = None
         self._random: dict[str, Any] | None = None
         if self._is_watched:
@@ -71,6 +73,8 @@ class LoaderPosition:
             return {"kind": "state", "state": self._stateful[0]()}
         if not self._is_watched:
             return {"kind": "none"}
+        if self._next is not None:  # nothing was read since it was loaded
+            return self._next
         if ended or self._begun is None:
             return {"kind": "between", "held": self._own.now(), "seeds": _seeds(self._loader)}
         fetches = list(self._fetches)[-ahead:] if ahead else []
@@ -114,6 +118,11 @@ class LoaderPosition:
         """Whether an iterator has said that its pass is over."""
         return self._is_over
 
+    @property
+    def is_being_read(self) -> bool:
+        """Whether the last iterator still exists. A loop that is left before the pass is over drops it."""
+        return self._iterator is not None and self._iterator() is not None
+
     def arrived(self) -> dict[str, Any] | None:
         """The random state with which training continues; None if it is the saved one. Call this after the iterator is made."""
         state, self._random = self._random, None
@@ -138,20 +147,25 @@ class LoaderPosition:
             if self._random is not None:
                 self._random = global_state()
                 set_global_state(now)
-            return _Watched(self, iterator)
+            return self._watched(iterator)
         if saved["whole"] is not None:  # nothing is left to be read in this pass
             self._own.put(saved["whole"])
             self._begun = {name: saved[name] for name in ("created", "first", "held", "seeds", "length")}
             self._count = saved["batches"]
-            return _Watched(self, _Nothing())
+            return self._watched(_Nothing())
         now = global_state()
         try:
             self._own.put(saved["held"])
             set_host_state(saved["created"])
             self._begin()
-            return self._go_to(_Watched(self, make(loader)), saved)
+            return self._go_to(self._watched(make(loader)), saved)
         finally:
             set_global_state(now)
+
+    def _watched(self, iterator: Any) -> _Watched:
+        watched = _Watched(self, iterator)
+        self._iterator = weakref.ref(watched)
+        return watched
 
     def _go_to(self, iterator: Iterator[Any], saved: dict[str, Any]) -> Iterator[Any]:
         assert self._begun is not None

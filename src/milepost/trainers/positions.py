@@ -13,7 +13,9 @@ class DataPosition:
 
     Make it before the loader is read. It has ``state_dict`` and ``load_state_dict``, so it can be an attribute of a
     `milepost.Checkpoint`, or be passed to ``accelerator.register_for_checkpointing()``. After a restore, the next ``iter(loader)``
-    continues with the batch after the last one that the loop has seen. At the end of a pass there is none.
+    continues with the batch after the last one that the loop has seen. At the end of a pass there is none, and it starts a new pass.
+    A pass also ends when the loop is left, such as by ``break`` or by a shorter loader in ``zip()``: when no variable holds its
+    iterator any more.
 
     The batches before that are read again, unless the pass has ended. Save a `milepost.RandomState` too: batches that are
     made with random numbers, and the order of later passes, depend on it.
@@ -28,7 +30,8 @@ class DataPosition:
         >>> from torch.utils.data import DataLoader
         >>> loader = DataLoader(range(6), batch_size=2)
         >>> position = DataPosition(loader)
-        >>> next(iter(loader))
+        >>> batches = iter(loader)
+        >>> next(batches)
         tensor([0, 1])
         >>> saved = position.state_dict()
         >>> position.load_state_dict(saved)
@@ -42,15 +45,15 @@ class DataPosition:
 
     def state_dict(self) -> dict[str, Any]:
         """The position, as plain data."""
+        position = self._position
         if not hasattr(self._loader, "base_dataloader"):
-            return {"position": self._position.state(ended=self._position.has_ended)}
+            return {"position": position.state(ended=position.has_ended or not position.is_being_read)}
         from milepost.adapters.accelerate.private import is_being_read
 
-        is_within = is_being_read(self._loader)
-        ahead = 1 if is_within and not self._position.has_ended else 0
-        is_last = is_within and not ahead
+        is_within = is_being_read(self._loader) and position.is_being_read
+        is_last = is_within and position.has_ended
         return {
-            "position": self._position.state(ahead, ended=not is_within),
+            "position": position.state(int(is_within and not is_last), ended=not is_within),
             "iteration": self._loader.iteration + is_last,
         }
 

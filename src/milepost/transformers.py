@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as _Mapping
 from typing import Any as _Any
 
 import transformers as _transformers  # noqa: F401 - its version is asked for before its private names
@@ -39,6 +40,7 @@ def attach(
     max_to_keep: int | None = 3,
     keep: Policy | None = None,
     on_sigterm: bool = False,
+    objects: _Mapping[str, _Any] | None = None,
     options: CheckpointOptions | None = None,
 ) -> CheckpointManager:
     """Makes ``trainer.train()`` resumable: it saves the run, and continues it in the next process.
@@ -60,13 +62,15 @@ def attach(
         keep: Which others to keep, such as ``milepost.retention.Best(3, by="eval_loss", mode="min")``. A checkpoint has
             metrics if it was saved after an evaluation.
         on_sigterm: Whether SIGTERM saves the run and ends ``train()`` after the step.
+        objects: What the program holds beside the trainer, by name, such as averaged weights or a second optimizer of a class that
+            is derived from ``Trainer``: whatever a `milepost.Checkpoint` saves. ``train()`` restores it before training begins.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
 
     Returns:
         A manager of the checkpoints, numbered by the optimizer step. Its ``reload()`` shows what ``train()`` has saved since.
 
     Raises:
-        ArgumentError: A ``ValueError``: an interval is not greater than 0.
+        ArgumentError: A ``ValueError``: an interval is not greater than 0, or a name in ``objects`` is reserved.
         UnsupportedError: ``trainer`` is not a ``Trainer``, or it was attached before, or an argument has a type that is not accepted.
     """
     if not hasattr(trainer, "callback_handler") or isinstance(trainer, _resumable.Resumable):
@@ -86,6 +90,7 @@ def attach(
         every_steps=every_steps,
         every_seconds=every_seconds,
         on_sigterm=on_sigterm,
+        objects=objects,
         options=options,
     )
     kind = type(trainer)

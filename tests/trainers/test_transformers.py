@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import signal
 import tempfile
 
@@ -14,6 +15,7 @@ pytest.importorskip("accelerate")
 
 import torch
 import transformers
+from transformers.trainer_callback import ExportableState
 
 import milepost.transformers
 from milepost.retention import Best
@@ -61,7 +63,16 @@ def kill():
     raise KilledError
 
 
-def train(directory, *callbacks, options=None, resume=None, output=None, **settings):
+class Stream(torch.utils.data.IterableDataset):
+    """Rows without noise, whose number the trainer does not know."""
+
+    def __iter__(self):
+        return iter([Examples()[index] for index in range(len(Rows()))])
+
+
+def train(
+    directory, *callbacks, options=None, resume=None, output=None, data=None, kind=transformers.Trainer, **settings
+):
     """Trains; returns the model, the trainer, and what ``train()`` returned."""
     seed_all()
     model = Model()
@@ -82,13 +93,19 @@ def train(directory, *callbacks, options=None, resume=None, output=None, **setti
             **settings,
         },
     )
-    data = Examples()
-    trainer = transformers.Trainer(
-        model, arguments, train_dataset=data, eval_dataset=data, data_collator=collate, callbacks=list(callbacks)
+    trainer = kind(
+        model,
+        arguments,
+        train_dataset=data or Examples(),
+        eval_dataset=Examples(),
+        data_collator=collate,
+        callbacks=list(callbacks),
     )
     trainer.remove_callback(transformers.PrinterCallback)
     if directory:
-        milepost.transformers.attach(trainer, directory, **{"every_steps": 1, **(options or {})})
+        options = {"every_steps": 1, **(options or {})}
+        options.update({name: value(trainer) for name, value in options.items() if name == "objects"})
+        milepost.transformers.attach(trainer, directory, **options)
     try:
         return model, trainer, trainer.train(resume)
     except KilledError:
@@ -163,6 +180,142 @@ class TestResume:
         train(tmp_path, transformers.EarlyStoppingCallback(1), At(8, kill), **settings)
         model, _, _ = train(tmp_path, transformers.EarlyStoppingCallback(1), **settings)
         assert same(model, whole)
+
+
+class TestPasses:
+    @pytest.mark.parametrize(
+        ("settings", "steps"),
+        [
+            ({"max_steps": 17}, (5, 6, 7, 13)),
+            ({"max_steps": 7, "gradient_accumulation_steps": 4}, (1, 2, 5)),
+        ],
+        ids=["plain", "accumulating over the end of a pass"],
+    )
+    def test_data_without_length_over_several_passes(self, tmp_path, settings, steps):
+        """A pass has 6 batches, so with 4 in a step, 2 are accumulated when it ends."""
+        whole, trainer, _ = undisturbed(data=Stream(), **settings)
+        for step in steps:
+            first, _, _ = train(tmp_path / str(step), At(step, kill), data=Stream(), **settings)
+            second, resumed, _ = train(tmp_path / str(step), data=Stream(), **settings)
+            assert same(second, whole)
+            assert (first.seen + second.seen)[-len(second.seen) :] == whole.seen[-len(second.seen) :]
+            assert logs(resumed) == logs(trainer)
+
+    def test_every_epochs_counts_its_passes(self, tmp_path):
+        _, trainer, _ = train(tmp_path, options={"every_steps": None}, data=Stream(), max_steps=17)
+        trainer._milepost.run.manager.reload()
+        assert trainer._milepost.run.manager.steps == [6, 12, 17]
+
+    @pytest.mark.parametrize("step", [3, 4, 5])
+    def test_epochs_that_a_callback_ends_early(self, tmp_path, step):
+        class Short(transformers.TrainerCallback):
+            def on_step_end(self, args, state, control, **others):
+                control.should_epoch_stop = state.global_step in (3, 5)
+
+        whole, trainer, _ = train(None, Short())
+        first, _, _ = train(tmp_path, Short(), At(step, kill))
+        second, resumed, _ = train(tmp_path, Short())
+        assert first.seen + second.seen == whole.seen
+        assert same(second, whole)
+        assert logs(resumed) == logs(trainer)
+
+
+BEST = {"save_strategy": "epoch", "load_best_model_at_end": True, "greater_is_better": True}
+"""The greatest loss is that of the first epoch."""
+
+
+class TestTheBestModel:
+    def test_a_run_that_has_ended_has_it_again(self, tmp_path):
+        settings = {**BEST, "output": str(tmp_path / "output")}
+        model, trainer, _ = train(tmp_path / "run", **settings)
+        assert trainer.state.best_global_step == STEPS
+        assert same(train(tmp_path / "run", **settings)[0], model)
+
+    def test_there_is_a_warning_if_it_is_gone(self, tmp_path):
+        settings = {**BEST, "output": str(tmp_path / "output")}
+        train(tmp_path / "run", **settings)
+        shutil.rmtree(tmp_path / "output")
+        with pytest.warns(milepost.MilepostWarning, match="those of the best step are gone"):
+            train(tmp_path / "run", **settings)
+
+
+class Counting(transformers.TrainerCallback, ExportableState):
+    """Counts steps in what transformers passes to its constructor."""
+
+    def __init__(self, steps=0, pace=1):
+        self.steps, self.pace = steps, pace
+
+    def on_step_end(self, args, state, control, **others):
+        self.steps += self.pace
+
+    def state(self):
+        return {"args": {"steps": self.steps, "pace": self.pace}, "attributes": {}}
+
+
+class CountingElsewhere(Counting):
+    """Keeps its count under another name than that of the argument."""
+
+    def __init__(self, begin=0):
+        super().__init__(begin)
+
+    def state(self):
+        return {"args": {"begin": self.steps}, "attributes": {}}
+
+
+class TestCallbacks:
+    @pytest.mark.parametrize("kind", [Counting, CountingElsewhere])
+    def test_state_among_the_arguments_of_a_callback(self, tmp_path, kind):
+        train(tmp_path, kind(), At(5, kill))
+        train(tmp_path, kind(), At(9, kill))
+        counting = kind()
+        train(tmp_path, counting)
+        assert counting.steps == 3 * STEPS
+
+    def test_settings_among_them_are_those_of_the_program(self, tmp_path):
+        train(tmp_path, Counting(), At(5, kill))
+        counting = Counting(pace=10)
+        train(tmp_path, counting)
+        assert (counting.steps, counting.pace) == (5 + 10 * (3 * STEPS - 5), 10)
+
+
+class Averaging(transformers.Trainer):
+    """Holds averaged weights, and draws numbers from a generator of its own."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.averaged = torch.optim.swa_utils.AveragedModel(self.model)
+        self.generator = torch.Generator()
+
+    def training_step(self, *args, **kwargs):
+        loss = super().training_step(*args, **kwargs)
+        self.averaged.update_parameters(self.model)
+        return loss * torch.rand((), generator=self.generator)
+
+
+HELD = {"objects": lambda trainer: {"averaged": trainer.averaged, "generator": trainer.generator}}
+
+
+class TestObjects:
+    def test_what_a_subclass_holds(self, tmp_path):
+        _, whole, output = train(None, kind=Averaging)
+        train(tmp_path, At(8, kill), kind=Averaging, options=HELD)
+        _, resumed, again = train(tmp_path, kind=Averaging, options=HELD)
+        assert same(resumed.averaged, whole.averaged)
+        assert again.training_loss == output.training_loss
+
+    def test_a_run_that_has_ended_has_it_again(self, tmp_path):
+        _, whole, _ = train(tmp_path, kind=Averaging, options=HELD)
+        assert same(train(tmp_path, kind=Averaging, options=HELD)[1].averaged, whole.averaged)
+
+    @pytest.mark.parametrize("saved", [True, False])
+    def test_a_run_with_other_objects_is_refused(self, tmp_path, saved):
+        train(tmp_path, At(8, kill), kind=Averaging, options=HELD if saved else None)
+        with pytest.raises(milepost.MismatchError, match="averaged, generator"):
+            train(tmp_path, kind=Averaging, options=None if saved else HELD)
+
+    def test_the_names_of_other_parts_are_refused(self, tmp_path):
+        with pytest.raises(milepost.ArgumentError, match="run, save_counter"):
+            train(tmp_path, options={"objects": lambda trainer: {"run": trainer.model, "save_counter": trainer.model}})
 
 
 class TestSigterm:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions, resolved
+from milepost.errors import ArgumentError, MismatchError
 from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_interval, check_times
 from milepost.trainers.whole_state import WholeState, members
 
 PathLike = str | os.PathLike[str]
+
+_OWN_NAMES: Final = ("process", "run", "save_counter")
+_OBJECTS: Final = "names of objects"
+"""The member of a saved state that has the names of the further objects."""
 
 
 class TrainerRun:
@@ -27,6 +32,7 @@ class TrainerRun:
         own_names: Further members, which each process saves for itself.
         every_epochs: Epochs between two saves, or None.
         on_sigterm: Whether SIGTERM saves and ends the run.
+        objects: Further objects to save, by name.
         options: Options of all saves and restores.
         **settings: When else to save, and what to keep: arguments of `CheckpointManager`.
 
@@ -43,6 +49,7 @@ class TrainerRun:
         *,
         every_epochs: int | None = None,
         on_sigterm: bool = False,
+        objects: Mapping[str, Any] | None = None,
         options: CheckpointOptions | None = None,
         **settings: Any,
     ) -> None:
@@ -56,9 +63,13 @@ class TrainerRun:
         self._own_names = own_names
         self._held = WholeState()
         self._own = WholeState()
-        self._checkpoint = Checkpoint(run=self._held, process=self._own)
+        self._objects = dict(objects or {})
+        _check_names(self._objects)
+        self._checkpoint = Checkpoint(run=self._held, process=self._own, **self._objects)
+        self._path: str | None = None
         options = resolved(options)
         options.first_process = (*options.first_process, "run")
+        self._options = options
         self._manager: CheckpointManager | None = None
         self._sigterm = on_sigterm
         self._make = partial(CheckpointManager, self._checkpoint, self.directory, options=options, **settings)
@@ -78,20 +89,27 @@ class TrainerRun:
 
         Raises:
             CorruptCheckpointError: Every checkpoint is damaged, or the newest good one is not of this trainer.
+            MismatchError: It was saved with other objects.
         """
         self.end()
         self._manager = self._make(on_sigterm=self._sigterm and catch)
         try:
-            path = self._manager.restore_or_initialize()
+            path = self._path = self._manager.restore_or_initialize()
             if path is None:
                 return None
             values = members(self._held.state, self._names, path)
+            _must_be_saved_with(values.pop(_OBJECTS, []), self._objects, path)
             return {**values, **members(self._own.state, self._own_names, path)}
         except BaseException:
             self.end()
             raise
         finally:
             self._held.state = self._own.state = None  # the trainer has its own copies from now on
+
+    def restore_objects(self) -> None:
+        """Restores the further objects once more. Call it after the trainer has made all that may have changed them."""
+        if self._objects and self._path is not None:
+            Checkpoint(**self._objects).read(self._path, self._options).expect_partial()
 
     def catch(self) -> None:
         """Begins to catch SIGTERM, if ``on_sigterm`` is set. Call it after the trainer has installed its own handler."""
@@ -114,14 +132,26 @@ class TrainerRun:
         return self.manager.reached_preemption(step)
 
     def save(
-        self, step: int, state: Callable[[], dict[str, Any]], metrics: Mapping[str, Any] | None = None
+        self,
+        step: int,
+        state: Callable[[], dict[str, Any]],
+        metrics: Mapping[str, Any] | None = None,
+        *,
+        again: bool = False,
     ) -> str | None:
-        """Saves a state under the number of a step, unless that is saved already with these metrics."""
-        if step == self._saved_step() and not metrics:
+        """Saves a state under the number of a step, unless that is saved already with these metrics.
+
+        Args:
+            step: The step.
+            state: Returns the state.
+            metrics: The metrics of the checkpoint, if there are any.
+            again: Whether the state differs from that which may be saved already.
+        """
+        if step == self._saved_step() and not metrics and not again:
             return None
         values = state()
         self._own.state = {name: values.pop(name) for name in self._own_names}
-        self._held.state = values
+        self._held.state = {**values, **({_OBJECTS: sorted(self._objects)} if self._objects else {})}
         try:
             return self.manager.save(step, metrics=metrics or None)
         finally:
@@ -135,3 +165,25 @@ class TrainerRun:
     def _saved_step(self) -> int | None:
         steps = self.manager.steps
         return steps[-1] if steps else None
+
+
+def _check_names(objects: Mapping[str, Any]) -> None:
+    reserved = sorted(set(objects) & set(_OWN_NAMES))
+    if reserved:
+        raise ArgumentError(
+            "these names in objects= are those of other parts of the checkpoint",
+            expected="other names",
+            found=", ".join(reserved),
+            remedy="give the objects other names",
+        )
+
+
+def _must_be_saved_with(saved: list[str], objects: Mapping[str, Any], path: str) -> None:
+    if list(saved) != sorted(objects):
+        raise MismatchError(
+            "this run was saved with other objects",
+            file=path,
+            expected=f"objects= with {', '.join(saved)}" if saved else "no objects=",
+            found=", ".join(sorted(objects)) or "no objects=",
+            remedy="pass the same objects=, or use another directory",
+        )

@@ -2,12 +2,13 @@
 
 The mixin in `milepost.trainers.transformers` overrides these methods of ``Trainer``: ``_maybe_log_save_evaluate``, which is called
 after each step and each epoch, and ``_load_from_checkpoint``, ``_load_optimizer_and_scheduler``, ``_load_scaler``,
-``_load_rng_state`` and ``_load_callback_state``, by which ``train()`` resumes.
+``_load_rng_state`` and ``_load_callback_state``, by which ``train()`` resumes. ``_init_training_state`` returns the pass over the data and the
+batch at which it does. ``_load_best_model`` is called for a run that has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import transformers.trainer as _trainer
@@ -30,22 +31,9 @@ def skip_by(skips_itself: Callable[[Any], bool]) -> None:
     _trainer.skip_first_batches = skip
 
 
-def callback_states(trainer: Any) -> dict[str, list[dict[str, Any]]]:
-    """The states of callbacks that have one, such as early stopping."""
-    states: dict[str, list[dict[str, Any]]] = {}
-    for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, ExportableState):
-            states.setdefault(type(callback).__name__, []).append(callback.state().get("attributes", {}))
-    return states
-
-
-def set_callback_states(trainer: Any, states: dict[str, list[dict[str, Any]]]) -> None:
-    """Restores what `callback_states` returned, in the callbacks themselves."""
-    left = {name: list(each) for name, each in states.items()}
-    for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, ExportableState) and left.get(type(callback).__name__):
-            for name, value in left[type(callback).__name__].pop(0).items():
-                setattr(callback, name, value)
+def with_state(callbacks: Iterable[Any]) -> list[Any]:
+    """The callbacks that have a state, such as early stopping."""
+    return [callback for callback in callbacks if isinstance(callback, ExportableState)]
 
 
 def state_from(path: str) -> Any:

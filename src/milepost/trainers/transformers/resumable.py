@@ -12,9 +12,11 @@ from typing import Any
 
 from milepost.adapters.random_state import global_state, set_global_state
 from milepost.adapters.transformers import private
-from milepost.errors import UnsupportedError
+from milepost.errors import UnsupportedError, warn
 from milepost.trainers.loaders import LoaderPosition
 from milepost.trainers.runs import TrainerRun
+from milepost.trainers.transformers.exported_states import ExportedStates
+from milepost.trainers.transformers.passes import Passes
 
 NAMES = ("model", "optimizer", "scheduler", "state")
 OWN_NAMES = ("random", "loader")
@@ -25,17 +27,19 @@ class Attached:
 
     def __init__(self, run: TrainerRun) -> None:
         self.run = run
-        self.begin(None)
         self.position: LoaderPosition | None = None
         self.steps_per_epoch = 0
-        self.terminated = False
+        self.begin([], None)
 
-    def begin(self, saved: dict[str, Any] | None) -> None:
+    def begin(self, callbacks: list[Any], saved: dict[str, Any] | None) -> None:
         """Begins a call of ``train()`` that continues from a saved state, if there is one."""
+        self.callbacks = ExportedStates(callbacks)
+        self.passes = Passes()
         self.saved = saved
         self.to_go_on = saved is not None
         self.is_training = self.waits = self.terminated = False
         self.loss: Any = None
+        self.last_step: int | None = None
 
 
 class Resumable:
@@ -52,7 +56,8 @@ class Resumable:
         trainer: Any = super()
         attached = self._milepost
         self._refuse()
-        attached.begin(attached.run.begin())
+        this: Any = self
+        attached.begin(this.callback_handler.callbacks, attached.run.begin())
         attached.is_training = True
         try:
             saved = attached.saved
@@ -86,17 +91,30 @@ class Resumable:
         return loader
 
     def set_initial_training_values(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns the numbers of steps that ``Trainer`` computes, and remembers one of them."""
+        """Returns the numbers of steps that ``Trainer`` computes, and remembers two of them."""
+        this: Any = self
         trainer: Any = super()
         values = trainer.set_initial_training_values(*args, **kwargs)
-        self._milepost.steps_per_epoch = values[1]
+        attached = self._milepost
+        attached.steps_per_epoch = values[1]
+        attached.passes.length = values[5] or values[6] * this.args.gradient_accumulation_steps
         return values
 
-    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        trainer: Any = super()
+        computed = trainer._init_training_state(*args, **kwargs)
+        attached = self._milepost
+        return attached.passes.begin_at(*(attached.saved or {}).get("pass", computed))
+
+    def get_batch_samples(self, iterator: Any, *args: Any, **kwargs: Any) -> Any:
         """The batches of a step; the first ones of a resumed run in the random state of that time."""
         self._go_on()
         trainer: Any = super()
-        return trainer.get_batch_samples(*args, **kwargs)
+        passes = self._milepost.passes
+        passes.read_from(iterator)
+        batches, *others = trainer.get_batch_samples(iterator, *args, **kwargs)
+        passes.batches += len(batches)
+        return batches, *others
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """The loss of a batch. To the first one of a resumed run, those are added that only ``train()`` has added up in older versions."""
@@ -114,16 +132,19 @@ class Resumable:
         if attached.terminated:
             return  # an evaluation of a part of an epoch would delay the end
         trainer._maybe_log_save_evaluate(tr_loss, *args, **kwargs)
-        step = this.state.global_step
-        is_last = step % attached.steps_per_epoch == 0
-        is_over = this.control.should_training_stop
-        if (is_last or is_over) and not attached.waits:
+        step, is_over = this.state.global_step, this.control.should_training_stop
+        is_last = self._is_last_of_pass()
+        is_after_pass = step == attached.last_step
+        attached.last_step = step
+        if (is_last or is_over) and not is_after_pass:
             attached.waits = True  # until this method is called once more, after the epoch
             return
+        if is_after_pass and not attached.waits and not is_over:
+            return  # batches after the last step of the pass wait for the next step, and what they have accumulated is not saved
         attached.waits = False
         is_due, must_end = attached.run.is_due(step), attached.run.must_end(step)
         if is_last:
-            is_due |= attached.run.is_due_after(step // attached.steps_per_epoch)
+            is_due |= attached.run.is_due_after(attached.passes.number + 1)
         attached.terminated = must_end and not is_over
         if is_due or must_end or is_over:
             attached.run.save(step, lambda: self._state(tr_loss, is_last), _evaluated(self, step))
@@ -164,7 +185,9 @@ class Resumable:
         if saved is None:
             trainer._load_callback_state()
         else:
-            private.set_callback_states(self, saved["callbacks"])
+            this: Any = self
+            callbacks = this.callback_handler.callbacks
+            self._milepost.callbacks.restore(callbacks, saved["callbacks"], saved.get("callback arguments", {}))
 
     def _load_rng_state(self, checkpoint: Any) -> None:
         trainer: Any = super()
@@ -181,6 +204,7 @@ class Resumable:
             return
         attached.to_go_on = False
         this: Any = self
+        self._must_be_in_pass()
         for name, value in saved["losses"].items():
             setattr(this, name, value)
         if hasattr(this, "_tr_loss"):
@@ -189,14 +213,41 @@ class Resumable:
             attached.loss = saved["loss"]
         assert attached.position is not None
         attached.position.arrived()
+        attached.run.restore_objects()
         set_global_state(saved["random"])
+
+    def _must_be_in_pass(self) -> None:
+        """Raises an error if ``train()`` does not begin where the run was saved."""
+        this: Any = self
+        attached, accumulated = self._milepost, this.args.gradient_accumulation_steps
+        if attached.passes.has_begun:
+            return
+        passes, steps = divmod(this.state.global_step, attached.steps_per_epoch)
+        computed = [passes, steps * accumulated]
+        saved = (attached.saved or {}).get("pass", computed)
+        if list(saved) != computed:
+            raise UnsupportedError(
+                "this version of transformers resumes at the pass that it computes from the step; nothing was trained",
+                expected=f"batch {saved[1]} of pass {saved[0]}",
+                found=f"batch {computed[1]} of pass {computed[0]}",
+                remedy="resume with the newest transformers, or train with data that has a length",
+            )
+        attached.passes.begin_at(*computed)
+
+    def _is_last_of_pass(self) -> bool:
+        """Whether the last step was that of its pass."""
+        this: Any = self
+        attached = self._milepost
+        is_read = attached.position is not None and attached.position.has_ended
+        is_over = bool(this.control.should_epoch_stop)
+        return is_read or is_over or attached.passes.batches >= attached.passes.length
 
     def _state(self, loss: Any, ended: bool) -> dict[str, Any]:
         this: Any = self
         attached = self._milepost
         assert attached.position is not None
-        trained = this.state.global_step % attached.steps_per_epoch * this.args.gradient_accumulation_steps
-        ahead = 0 if ended else attached.position.fetched - trained
+        ahead = 0 if ended else attached.position.fetched - attached.passes.batches
+        callbacks = this.callback_handler.callbacks
         scaler = getattr(this.accelerator, "scaler", None)
         is_over = this.control.should_training_stop and not attached.terminated
         return {
@@ -205,12 +256,14 @@ class Resumable:
             "scheduler": this.lr_scheduler.state_dict(),
             "scaler": None if scaler is None else scaler.state_dict(),
             "state": _text(this.state),
-            "callbacks": private.callback_states(self),
+            "callbacks": attached.callbacks.attributes(callbacks),
+            "callback arguments": attached.callbacks.arguments(callbacks),
             "losses": {name: getattr(this, name) for name in private.LOSSES if hasattr(this, name)},
             "loss": getattr(this, "_tr_loss", loss).clone(),
             "ended": self._lengths() if is_over else None,
             "random": global_state(),
             "loader": attached.position.state(ahead, ended=ended),
+            "pass": attached.passes.next(ended=ended),
         }
 
     def _lengths(self) -> list[float]:
@@ -224,6 +277,14 @@ class Resumable:
         this: Any = self
         this.model.load_state_dict(saved["model"])
         this.state = private.state_from(path)
+        best = this.state.best_model_checkpoint
+        if this.args.load_best_model_at_end and best is not None:
+            if os.path.isdir(best):
+                this._load_best_model()
+            else:
+                warn(
+                    f"the model has the weights of the last step, because those of the best step are gone: {best} does not exist"
+                )
         losses = saved["losses"]
         steps = max(this.state.global_step - losses.get("_initial_global_step", 0), 0.001)
         loss = (losses["_total_loss_scalar"] + saved["loss"].item()) / steps

@@ -20,6 +20,7 @@ from milepost.adapters.random_state import global_state as _global_state
 from milepost.adapters.random_state import set_global_state as _set_global_state
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import UnsupportedError as _UnsupportedError
+from milepost.errors import warn as _warn
 from milepost.graph.frameworks import whole_import as _whole_import
 from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_interval as _check_interval
@@ -52,6 +53,7 @@ def attach(
     metrics: _Callable[[], _Mapping[str, _Any]] | None = None,
     gradients: bool = False,
     on_sigterm: bool = False,
+    continue_ended: bool = False,
     options: CheckpointOptions | None = None,
 ) -> CheckpointManager:
     """Makes ``engine.run()`` resumable: it saves the run, and continues it in the next process.
@@ -73,6 +75,8 @@ def attach(
         gradients: Whether to save the gradients of the modules in ``to_save`` too, for loops that accumulate them over several
             iterations.
         on_sigterm: Whether SIGTERM saves the run and ends ``run()``.
+        continue_ended: Whether a run that ``engine.terminate()`` has ended continues when it is started again. By default it is
+            complete, as after ``EarlyStopping``. Pass True for a handler that ends a session and not the run, such as ``TimeLimit``.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
 
     Returns:
@@ -103,11 +107,11 @@ def attach(
         on_sigterm=on_sigterm,
         options=options,
     )
-    attached = _Attached(run, dict(to_save), metrics, gradients)
+    attached = _Attached(run, dict(to_save), metrics, gradients, continue_ended)
     engine.add_event_handler(_Events.STARTED, attached.begin)
     engine.add_event_handler(_Events.GET_BATCH_STARTED, attached.before_batch)
     engine.add_event_handler(_Events.COMPLETED, attached.end)
-    engine.add_event_handler(_Events.TERMINATE, attached.let_go)
+    engine.add_event_handler(_Events.TERMINATE, attached.terminate)
     engine.add_event_handler(_Events.EXCEPTION_RAISED, attached.fail)
     return run.manager
 
@@ -172,14 +176,17 @@ class _Attached:
         objects: dict[str, _Any],
         metrics: _Callable[[], _Mapping[str, _Any]] | None,
         gradients: bool,
+        continue_ended: bool,
     ) -> None:
         self._run = run
         self._objects = objects
         self._metrics = metrics
         self._gradients = gradients
+        self._continue_ended = continue_ended
         self._position: _LoaderPosition | None = None
         self._saved: dict[str, _Any] | None = None
         self._first = 0
+        self._is_preempted = False
 
     def begin(self, engine: _Any) -> None:
         """Restores the run, before the data is read."""
@@ -190,6 +197,7 @@ class _Attached:
         self._position = _LoaderPosition(engine.state.dataloader)
         saved = self._saved = self._run.begin()
         self._first = engine.state.iteration
+        self._is_preempted = False
         if saved is None:
             return
         for name, state in saved["objects"].items():
@@ -200,6 +208,12 @@ class _Attached:
         length = engine.state.epoch_length
         engine.state.epoch = saved["iteration"] // length if length else 0
         self._position.load(saved["loader"], saved["random"])
+        if saved.get("ended", False) and not self._continue_ended:
+            _warn(
+                f"a handler ended this run after iteration {saved['iteration']}, so run() trains nothing: to continue, pass "
+                "continue_ended=True to attach(), or start a run in another directory"
+            )
+            engine.terminate()
 
     def before_batch(self, engine: _Any) -> None:
         """Saves if a save is due. Before the first batch, restores the parts that depend on no other part."""
@@ -213,20 +227,28 @@ class _Attached:
         if step <= self._first:
             return
         is_due, must_end = self._run.is_due(step), self._run.must_end(step)
-        length = engine.state.epoch_length
-        is_last = bool(length) and step % length == 0
-        if is_last:
-            is_due |= self._run.is_due_after(step // length)
+        if self._is_last(engine):
+            is_due |= self._run.is_due_after(step // engine.state.epoch_length)
         if is_due or must_end:
-            self._save(engine, step, is_last)
+            self._save(engine)
         if must_end:
+            self._is_preempted = True
             engine.terminate(skip_completed=True)
+
+    def terminate(self, engine: _Any) -> None:
+        """Saves the end of a run that was terminated, unless another event follows."""
+        if engine.should_terminate == "skip_completed":
+            self.end(engine)
 
     def end(self, engine: _Any) -> None:
         """Saves the end of the run."""
-        if engine.state.iteration > self._first:
-            self._save(engine, engine.state.iteration, True)
+        if engine.state.iteration > self._first and not self._is_preempted:
+            self._save(engine, ended=self._is_ended(engine))
         self.let_go(engine)
+
+    def _is_ended(self, engine: _Any) -> bool:
+        """Whether a handler has ended the run before its last iteration, which the engine itself does after ``max_iters``."""
+        return bool(engine.should_terminate) and engine.state.iteration != getattr(engine.state, "max_iters", None)
 
     def fail(self, engine: _Any, error: BaseException) -> None:
         """Releases the loader and stops catching SIGTERM."""
@@ -240,11 +262,16 @@ class _Attached:
             self._position = None
         self._run.end()
 
-    def _save(self, engine: _Any, step: int, is_last: bool) -> None:
-        metrics = dict(self._metrics()) if is_last and self._metrics is not None else None
-        self._run.save(step, lambda: self._state(engine), metrics)
+    def _is_last(self, engine: _Any) -> bool:
+        """Whether the last iteration was that of its epoch."""
+        length = engine.state.epoch_length
+        return bool(length) and engine.state.iteration % length == 0
 
-    def _state(self, engine: _Any) -> dict[str, _Any]:
+    def _save(self, engine: _Any, *, ended: bool = False) -> None:
+        metrics = dict(self._metrics()) if self._metrics is not None and self._is_last(engine) else None
+        self._run.save(engine.state.iteration, lambda: self._state(engine, ended), metrics, again=ended)
+
+    def _state(self, engine: _Any, ended: bool) -> dict[str, _Any]:
         assert self._position is not None
         modules = {name: each for name, each in self._objects.items() if hasattr(each, "named_parameters")}
         return {
@@ -254,4 +281,5 @@ class _Attached:
             "gradients": {name: _gradients.gradients_of(each) for name, each in modules.items() if self._gradients},
             "random": _global_state(),
             "loader": self._position.state(),
+            "ended": ended,
         }

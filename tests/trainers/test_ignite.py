@@ -13,14 +13,26 @@ pytest.importorskip("ignite")
 import torch
 from ignite.engine import Engine, Events
 from ignite.engine.deterministic import DeterministicEngine
-from ignite.handlers import Checkpoint, global_step_from_engine
+from ignite.handlers import Checkpoint, EarlyStopping, global_step_from_engine
 
 import milepost.ignite
 from milepost.retention import Best
 from tests.trainers.small import BATCHES, KilledError, loader, network, same, seed_all
 
 
-def run(directory, at=None, function=None, seed=0, epochs=3, epoch_length=None, workers=0, **options):
+def run(
+    directory,
+    at=None,
+    function=None,
+    seed=0,
+    epochs=3,
+    epoch_length=None,
+    workers=0,
+    handler=None,
+    objects=None,
+    max_iters=None,
+    **options,
+):
     """Trains; returns the model, the batches, and what was logged after each epoch."""
     seed_all(seed)
     model = network()
@@ -37,12 +49,14 @@ def run(directory, at=None, function=None, seed=0, epochs=3, epoch_length=None, 
 
     engine = Engine(step)
     engine.add_event_handler(Events.EPOCH_COMPLETED, lambda: logged.append(torch.rand(()).item()))
+    if handler:
+        engine.add_event_handler(*handler)
     if directory:
-        objects = {"model": model, "optimizer": optimizer}
+        objects = {"model": model, "optimizer": optimizer, **(objects or {})}
         options = {"every_iterations": 1, "metrics": lambda: {"loss": logged[-1]}, **options}
         milepost.ignite.attach(engine, objects, directory, **options)
     try:
-        engine.run(loader(workers), max_epochs=epochs, epoch_length=epoch_length)
+        engine.run(loader(workers), max_epochs=epochs, max_iters=max_iters, epoch_length=epoch_length)
     except KilledError:
         pass
     return model, seen, logged
@@ -75,6 +89,68 @@ class TestResume:
 
     def test_saving_changes_nothing(self, tmp_path):
         assert same(run(tmp_path)[0], undisturbed()[0])
+
+
+def terminating(iteration, skip_completed=False):
+    """A handler that ends a run after an iteration."""
+
+    def check(engine):
+        if engine.state.iteration == iteration:
+            engine.terminate(skip_completed=skip_completed)
+
+    return check
+
+
+class TestEnded:
+    @pytest.mark.parametrize("skip_completed", [False, True])
+    @pytest.mark.parametrize("event", [Events.ITERATION_COMPLETED, Events.EPOCH_COMPLETED])
+    def test_a_run_that_a_handler_has_ended_stays_so(self, tmp_path, event, skip_completed):
+        iteration = BATCHES + (2 if event is Events.ITERATION_COMPLETED else 0)
+        handler = (event, terminating(iteration, skip_completed))
+        whole, seen, _ = run(None, handler=handler)
+        assert len(seen) == iteration
+        model, trained, _ = run(tmp_path, handler=handler, every_iterations=4)
+        assert trained == seen
+        assert same(model, whole)
+        with pytest.warns(milepost.MilepostWarning, match="continue_ended=True"):
+            again, trained, _ = run(tmp_path, handler=handler)
+        assert trained == []
+        assert same(again, whole)
+
+    def test_early_stopping_stays_in_force_over_a_kill(self, tmp_path):
+        def stopping():
+            return EarlyStopping(1, lambda engine: -engine.state.iteration, Engine(lambda engine, batch: None))
+
+        def early(handler):
+            def check(engine):
+                handler.trainer = engine  # which `run` makes
+                handler(engine)
+
+            return Events.EPOCH_COMPLETED, check
+
+        handler = stopping()
+        whole, seen, _ = run(None, handler=early(handler), epochs=5)
+        assert len(seen) == 2 * BATCHES
+        first = stopping()
+        _, before, _ = run(tmp_path, BATCHES + 3, kill, handler=early(first), objects={"stop": first}, epochs=5)
+        second = stopping()
+        model, after, _ = run(tmp_path, handler=early(second), objects={"stop": second}, epochs=5)
+        assert before + after == seen
+        assert same(model, whole)
+
+    def test_one_that_ended_a_session_continues_if_the_program_says_so(self, tmp_path):
+        options = {"continue_ended": True}
+        _, first, _ = run(tmp_path, handler=(Events.ITERATION_COMPLETED, terminating(8)), **options)
+        model, second, _ = run(tmp_path, **options)
+        assert first + second == undisturbed()[1]
+        assert same(model, undisturbed()[0])
+
+    def test_iterations_that_were_asked_for_are_no_early_end(self, tmp_path):
+        _, seen, _ = run(tmp_path, epochs=None, max_iters=8)
+        assert len(seen) == 8
+        assert run(tmp_path, epochs=None, max_iters=8)[1] == []
+        _, more, _ = run(tmp_path, epochs=None, max_iters=11)
+        assert seen + more == undisturbed()[1][:11]
 
 
 class TestSigterm:

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import numpy as np
 import pytest
 
 from tests.callbacks.runs import X, Y, computed, trainer, weights  # noqa: F401 - fixtures
@@ -49,3 +50,54 @@ def test_a_run_goes_on_as_if_nothing_had_happened(trainer, tmp_path, computed, m
     assert (first[0], again[0]) == (True, False)
     assert trained == ["parts"] * 12
     assert again[1] == computed((trainer.name, last, is_compiled), lambda: run("whole"))[1]
+
+
+class Seen:
+    """A run that SIGTERM ends in the second of its three epochs, with callbacks that act on what they are told."""
+
+    def __init__(self, trainer, directory, at=2):  # noqa: F811
+        keras = trainer.keras
+        self.epochs, self.validations = [], []
+        self.own = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: self.epochs.append(epoch))
+        self.log = directory / "log.csv"
+        kept = keras.callbacks.CSVLogger(str(self.log), append=True)
+        begins = trainer.on("on_test_begin", lambda _: self.validations.append(len(self.epochs)))
+        calls = []
+
+        def send(_):
+            calls.append(None)
+            if len(calls) == 4 + at:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        sender = trainer.on("on_train_batch_end", send)
+        self.callback = trainer.callback(directory / "run", every_epochs=None, on_sigterm=True)
+        self.model = trainer.model()
+        others = (kept, self.own, begins, sender)
+        self.history = trainer.fit(self.model, self.callback, *others, validation_data=(X, Y))
+
+
+@pytest.mark.parametrize("at", [2, 4], ids=["in the middle", "at its last batch"])
+def test_a_part_of_an_epoch_is_neither_validated_nor_told_to_other_callbacks(trainer, tmp_path, at):  # noqa: F811
+    run = Seen(trainer, tmp_path, at)
+    assert run.callback.was_terminated
+    assert run.epochs == [0]
+    assert run.validations == [0]
+    assert run.history.epoch == [0]
+    assert len(run.log.read_text().split()) == 2
+
+
+def test_the_resumed_run_tells_of_the_whole_epoch(trainer, tmp_path):  # noqa: F811
+    Seen(trainer, tmp_path)
+    run = Seen(trainer, tmp_path, at=100)
+    assert run.epochs == [1, 2]
+    assert run.validations == [0, 1]
+    assert [line.partition(",")[0] for line in run.log.read_text().split()] == ["epoch", "0", "1", "2"]
+
+
+def test_methods_are_their_own_again(trainer, tmp_path):  # noqa: F811
+    run = Seen(trainer, tmp_path)
+    assert "evaluate" not in vars(run.model)
+    assert np.size(run.model.evaluate(X, Y, verbose=0)) == 2
+    run.own.on_epoch_end(7, {})
+    assert run.epochs == [0, 7]
+    assert "on_epoch_end" not in vars(run.history)

@@ -28,6 +28,7 @@ from milepost.callbacks.data.resumable import make_feed
 from milepost.callbacks.fit import FitCall
 from milepost.callbacks.generations import Generation
 from milepost.callbacks.monitored import BestValue, Monitor
+from milepost.callbacks.part_of_epoch import PartOfEpoch
 from milepost.callbacks.runs import Finished, RunSettings, SavedRun, without_data
 from milepost.callbacks.triggers import EpochTriggers
 from milepost.distributed.find import first_decides
@@ -99,6 +100,7 @@ class FitCheckpoints:
         self._is_shuffled = False
         self._run: SavedRun | None = None
         self._monitor: Monitor | None = None
+        self._part = PartOfEpoch()
         self._is_served = self._stopped = self._is_cut_short = False
 
     def _make_generation(self) -> Generation:
@@ -207,6 +209,7 @@ class FitCheckpoints:
         finally:
             self._is_served = False
             run.catching_up = None
+            self._part.end()
             remove_counting(run.net)
             if self._signal is not None:
                 self._signal.remove()
@@ -272,6 +275,7 @@ class FitCheckpoints:
         if run.net.stop_training == _END_OF_PASS:
             warn("an epoch had fewer steps than steps_per_epoch, because it ends with the pass over the data")
             run.net.stop_training = False
+        self._part.end(but_history=True)
         if not self._stopped and not self._is_cut_short:
             self._end_epoch(epoch, dict(logs or {}))
         run.after_epoch()
@@ -280,6 +284,7 @@ class FitCheckpoints:
         if self._signal is not None:
             self._stopped = self._stopped or self._signal.received
             self._signal.remove()
+        self._part.end()
         self._now.end()
 
     def _after_step(self, run: SavedRun, batch: int, logs: Any) -> None:
@@ -296,6 +301,7 @@ class FitCheckpoints:
         if stop:
             self._stopped = True
             run.net.stop_training = True
+            self._part.begin(run.net, run.call.others)
 
     def _end_epoch(self, epoch: int, logs: dict[str, Any]) -> None:
         run = self._now

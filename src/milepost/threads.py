@@ -68,10 +68,14 @@ class ThreadCall:
         """Keeps the call from taking place, unless it has begun. Returns whether it does not take place."""
         return not self._begins.setdefault(None, False)
 
-    def wait(self) -> bool:
-        """Waits until the call has ended, or is given up. Returns whether it had not ended before."""
+    def wait(self, goes_on: Callable[[], bool] | None = None) -> bool:
+        """Waits until the call has ended, or is given up. Returns whether it had not ended before.
+
+        Args:
+            goes_on: Asked again and again whether to wait further; None waits for as long as it takes.
+        """
         has_waited = False
-        while not self.has_ended:
+        while not self.has_ended and (goes_on is None or goes_on()):
             has_waited = True
             if self._running.acquire(timeout=SLICE):
                 self._running.release()

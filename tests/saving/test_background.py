@@ -300,7 +300,7 @@ class TestEndOfTheProcess:
         load_checkpoint(str(tmp_path)).verify()
 
     def test_a_failure_that_nobody_asked_for_is_told(self, tmp_path):
-        """In one warning, without a traceback."""
+        """Once, without a traceback."""
         code = (
             "import sys, milepost\n"
             "checkpoint = milepost.Checkpoint(v=milepost.Variable(1.0))\n"
@@ -308,8 +308,8 @@ class TestEndOfTheProcess:
         )
         (tmp_path / "file").write_bytes(b"")
         status, printed, told = run(code, str(tmp_path))
-        assert (status, printed) == (0, "")
-        assert told.count("MilepostWarning: an asynchronous save failed, and nothing was saved") == 1
+        assert (status, printed) == (120, "")
+        assert told.count("an asynchronous save failed, and nothing was saved") == 1
         assert "Traceback" not in told
 
     def test_a_save_while_the_process_ends(self, tmp_path):
@@ -330,6 +330,24 @@ class TestEndOfTheProcess:
         from milepost import load_checkpoint
 
         load_checkpoint(str(tmp_path)).verify()
+
+    def test_a_save_that_takes_long_is_told_again_and_again(self, tmp_path):
+        """A process that waits for a storage which hangs does not look as if it had nothing left to say."""
+        code = (
+            "import sys, threading, milepost\n"
+            "from milepost.saving import background\n"
+            "background._REMINDED = 0.2\n"
+            "class Slow(milepost.storage.LocalStorage):\n"
+            "    def sync_directory(self, path):\n"
+            "        threading.Event().wait(1)\n"
+            "        super().sync_directory(path)\n"
+            "options = milepost.CheckpointOptions(enable_async=True, storage=Slow())\n"
+            "milepost.Checkpoint(v=milepost.Variable(1.0)).write(sys.argv[1] + '/ckpt', options)\n"
+        )
+        status, printed, told = run(code, str(tmp_path))
+        assert (status, printed) == (0, "")
+        assert told.count("this process cannot end yet") > 1
+        assert (tmp_path / "ckpt.index").exists()
 
     @pytest.mark.parametrize("first", ["import milepost", "import atexit"], ids=["after milepost", "before milepost"])
     @pytest.mark.parametrize("place", ["run", "file/run"], ids=["saved", "failed"])
@@ -354,7 +372,7 @@ class TestEndOfTheProcess:
         )
         (tmp_path / "file").write_bytes(b"")
         status, printed, told = run(code, str(tmp_path / place))
-        assert (status, printed) == (0, "")
+        assert (status, printed) == (120 if "this process is 120" in told else 0, "")
         assert (
             (tmp_path / "run" / "ckpt-1.index").exists()
             or "cannot make a directory" in told

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from milepost.ending import before_end, fail, is_last_call, say
 from milepost.engine.turns import SAVE, Turn
-from milepost.errors import AfterCommitError, StorageError, warn
+from milepost.errors import AfterCommitError, StorageError, printable, warn
 from milepost.threads import WAIT, ThreadCall
+
+_REMINDED: Final = 60.0
+"""Seconds after which a process that waits for a save before it ends says so, again and again."""
 
 
 class BackgroundWriter:
-    """Runs one job at a time on a thread. The process waits for the thread before it ends.
+    """Runs one job at a time on a thread. The process waits for the thread before it ends, and says so if that takes long.
+
+    If a job has failed and no call has raised its error, the process ends with an exit status other than 0 (`milepost.ending`).
 
     A job has ended when it says so. Ctrl-C ends the wait for a job, and changes nothing else: the job goes on, and whoever comes next
     waits for it.
@@ -73,12 +79,12 @@ class BackgroundWriter:
             StorageError: The system cannot start a thread. The job does not run; the next one can be submitted.
         """
         self.wait()
-        if _submitted.ends_in == os.getpid():
+        if is_last_call():
             work()
             return
         job = _Job(work, self, self._jobs)
         try:
-            _submitted.jobs.add(job)
+            _submitted.add(job)
             self._jobs.append(job)
             job.call.start()
         except BaseException as error:
@@ -158,6 +164,9 @@ class _Job:
         """Whether the job calls this."""
         return self.call.thread == threading.get_ident() and self.is_running()
 
+    def writer_is_gone(self) -> bool:
+        return self._writer() is None
+
     def _run(self) -> None:
         work, self._work = self._work, None
         try:
@@ -166,7 +175,7 @@ class _Job:
         except BaseException as error:
             # The next call raises it again; if there is none, it is printed.
             self.error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
-            if self._writer() is None:
+            if self.writer_is_gone():
                 _tell(self.jobs)
         else:
             _removed(self, self.jobs)
@@ -189,35 +198,45 @@ def _no_thread(error: BaseException) -> StorageError:
     )
 
 
-class _Submitted:
-    """The jobs of this process and its parents, of which some have ended.
-
-    Attributes:
-        jobs: The jobs.
-        ends_in: The process that is about to end, and waits for no more jobs.
-    """
+class _Reminder:
+    """Says again and again that a process that ends waits for a job."""
 
     def __init__(self) -> None:
-        self.jobs: weakref.WeakSet[_Job] = weakref.WeakSet()
-        self.ends_in: int | None = None
+        self._began = time.monotonic()
+        self._due = self._began + _REMINDED
 
-    def wait_at_exit(self) -> None:
-        """Waits for the jobs that were submitted while the process ends, and prints their errors."""
-        while running := [job for job in list(self.jobs) if job.is_running()]:
-            for job in running:
-                job.call.wait()
-        self.ends_in = os.getpid()
-        for job in list(self.jobs):
-            _tell(job.jobs)
+    def goes_on(self) -> bool:
+        """Whether to wait further, which is always the case."""
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + _REMINDED
+            say(
+                f"this process cannot end yet: it has waited {now - self._began:.0f} seconds for an asynchronous save; "
+                "check whether the storage answers, or end the process with a signal, which leaves the earlier checkpoints as they are"
+            )
+        return True
 
 
-_submitted: Final = _Submitted()
-atexit.register(_submitted.wait_at_exit)
+def _wait_at_end() -> None:
+    """Waits for the jobs of this process, and prints their errors."""
+    while running := [job for job in list(_submitted) if job.is_running()]:
+        for job in running:
+            job.call.wait(_Reminder().goes_on)
+    for job in list(_submitted):
+        _tell(job.jobs)
+
+
+_submitted: Final[weakref.WeakSet[_Job]] = weakref.WeakSet()
+"""The jobs of this process and its parents, of which some have ended."""
+before_end(_wait_at_end)
 
 
 def _tell(jobs: list[_Job]) -> None:
-    """Prints the errors that no call has raised, when the writer is gone or the process ends."""
+    """Tells the errors that no call has raised, when the writer is gone or the process ends. The process then ends with an error."""
     for job in list(jobs):
         if job.error is not None and _removed(job, jobs) and job.is_of_this_process():
             outcome = "" if isinstance(job.error, AfterCommitError) else ", and nothing was saved"
-            warn(f"an asynchronous save failed{outcome}: {job.error}")
+            why = f"an asynchronous save failed{outcome}: {job.error}"
+            fail(printable(why))
+            if job.writer_is_gone():
+                warn(why)

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from milepost.graph import TensorState as TensorState
     from milepost.graph import Variable as Variable
     from milepost.manager import CheckpointManager as CheckpointManager
+    from milepost.manager.tolerance import Tolerate as Tolerate
     from milepost.restoring.status import LoadStatus as LoadStatus
     from milepost.tools.drawing.graph import draw_graph as draw_graph
 
@@ -120,6 +121,7 @@ _MODULES: Final = {
     ],
     "milepost.graph": ["Module", "NoDependency", "PythonState", "SlotOwner", "TensorState", "Variable"],
     "milepost.manager": ["CheckpointManager"],
+    "milepost.manager.tolerance": ["Tolerate"],
     "milepost.tools.drawing.graph": ["draw_graph"],
 }
 """The public names, by the module that has each. The imports above tell type checkers and editors the same."""

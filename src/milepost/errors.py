@@ -298,7 +298,13 @@ class AdapterError(MilepostError, ImportError):
 
 
 class CoordinationError(MilepostError, RuntimeError):
-    """The processes of a program did not save or restore together: one of them failed, did not answer, or did something else."""
+    """The processes of a program did not save or restore together: one of them failed, did not answer, or did something else.
+
+    Attributes:
+        is_lost: Whether a process did not answer in time, or cannot be reached.
+    """
+
+    is_lost = False
 
 
 class InProgressError(MilepostError, RuntimeError):

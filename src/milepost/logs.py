@@ -1,5 +1,7 @@
 """One line of `logging` for what happened to a checkpoint: saved, restored, skipped or removed, at the level INFO of the logger ``milepost``.
 
+A save that has failed, and that a manager tolerates (`milepost.Tolerate`), is a line at the level WARNING.
+
 A program that has not imported `logging` listens to nothing, so milepost does not import it either.
 """
 
@@ -10,10 +12,15 @@ import time
 from typing import Any, Final
 
 NAME: Final = "milepost"
+INFO, WARNING = 20, 30
+"""The levels of `logging` that milepost uses."""
 
 
-def heard() -> Any:
+def heard(level: int = INFO) -> Any:
     """The logger, if somebody listens to it, and otherwise None.
+
+    Args:
+        level: The level of the line.
 
     Example:
         >>> import logging
@@ -26,7 +33,7 @@ def heard() -> Any:
     logger = logging.getLogger(NAME)
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
-    return logger if logger.isEnabledFor(logging.INFO) else None
+    return logger if logger.isEnabledFor(level) else None
 
 
 def seconds_since(start: float) -> str:

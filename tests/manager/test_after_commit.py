@@ -106,7 +106,7 @@ class TestFailures:
             monkeypatch.undo()
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("milepost.manager.checkpoint_manager.publish", interrupted)
+        monkeypatch.setattr("milepost.manager.managed_save.publish", interrupted)
         with pytest.raises(KeyboardInterrupt):
             advance(checkpoint, save)
         assert latest_checkpoint("run", options=CheckpointOptions(storage=storage)) == "run/ckpt-2"

@@ -116,3 +116,62 @@ def test_a_run_that_another_one_has_overtaken_is_refused_on_all(tmp_path):
         assert "at the same time" in each["save"]
         assert each["saved"] == [1, 1, 1]
     assert sorted(os.listdir(tmp_path / "run")) == ["checkpoint", "ckpt-1.data-00000-of-00001", "ckpt-1.index"]
+
+
+TOLERANT = """
+import time, warnings
+from tests.manager.disks import Disk
+warnings.simplefilter("ignore")
+disk = Disk()
+weights = np.zeros(200_000)
+checkpoint = Checkpoint(weights=weights)
+together = CheckpointOptions(storage=disk, enable_async={enable_async}, **options)
+first = CheckpointOptions(storage=disk, coordinator=coordinator, process_timeout=60)  # until all processes run
+manager = CheckpointManager(
+    checkpoint, directory + "/run", 1, options=together, on_failure=milepost.Tolerate(saves=3, hangs_after=0.5)
+)
+results["paths"], results["healthy"] = [], []
+
+def save(step):
+    weights[:] = step
+    path = manager.save(step, options=first if step == 1 else None)
+    until = time.monotonic() + 30
+    while manager.is_saving and manager.health.state != "hanging" and time.monotonic() < until:
+        time.sleep(0.01)
+    results["paths"].append(path and path.rpartition("-")[2])
+    results["healthy"].append(manager.health.consecutive)
+
+save(1)
+if rank == {bad}:
+    disk.trouble = "{trouble}"
+for step in (2, 3):
+    save(step)
+disk.recover()
+until = time.monotonic() + 30
+while manager.is_saving and time.monotonic() < until:
+    time.sleep(0.01)
+save(4)
+manager.sync()
+results["good"] = [manager.steps, manager.health.state, manager.health.last_good.step]
+if rank == {bad}:
+    disk.trouble = "full"
+attempt("limit", lambda: [save(step) for step in range(5, 12)])
+results["error"] = results.pop("limit").partition(":")[0]
+results["paths"] = len(results["paths"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("trouble", "enable_async", "bad"),
+    [("full", False, 1), ("full", True, 0), ("hangs", False, 0), ("hangs", False, 1), ("hangs", True, 1)],
+)
+def test_what_fails_or_hangs_on_one_process_is_tolerated_and_limited_on_all(tmp_path, trouble, enable_async, bad):
+    """No process saves alone, and all end at the same save."""
+    program = TOLERANT.format(trouble=trouble, enable_async=enable_async, bad=bad)
+    ended = Programs(program, 2, tmp_path, timeout=4).end(120)
+    assert all(each.results for each in ended), "\n=====\n".join(each.error[-4000:] for each in ended)
+    for each in ended:
+        assert each.results["good"] == [[4], "good", 4]
+        assert each.results["error"] == "StorageError"
+    same([[each.results["paths"], each.code] for each in ended])
+    assert sorted(path.name for path in (tmp_path / "run").glob("*.index")) == ["ckpt-4.index"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
@@ -47,7 +48,8 @@ def for_each(work: Callable[[T], None], items: Iterable[T], *, threads: int = TH
         except BaseException as failure:  # the calling thread raises it
             failures.append(failure)
 
-    helpers = [ThreadCall(run, f"milepost-transfer-{n}") for n in range(1, threads)]
+    daemon = threading.current_thread().daemon  # then the process may end before its helpers, too
+    helpers = [ThreadCall(run, f"milepost-transfer-{n}", daemon=daemon) for n in range(1, threads)]
     try:
         try:
             with suppress(RuntimeError, MemoryError):

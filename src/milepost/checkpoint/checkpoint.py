@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -397,7 +398,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
 
     def sync(self) -> None:
         """Waits for the asynchronous save in progress, if any, and raises its error."""
-        self._private.writer.wait()
+        self._private.writer.wait(time.monotonic())
 
     @property
     def _session_saver(self) -> SessionSaver:  # type: ignore[override]  # made when it is first asked for
@@ -471,7 +472,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 # What the running save calls may save too, while that save still writes from the memory.
                 is_nested = self._private.writer.is_running
                 save.copy(SnapshotMemory() if is_nested else self._private.snapshots)
-                self._private.writer.submit(save.run)
+                self._private.writer.submit(save.run, None if save.hangs_after is None else save.hanging)
             else:
                 self._private.snapshots.release()
                 if not save.is_quick:
@@ -496,6 +497,11 @@ def exclusive(checkpoint: Checkpoint, options: CheckpointOptions | None = None) 
         InProgressError: Another thread did not end in time.
     """
     return checkpoint._private.writer.exclusive(resolved(options).process_timeout)
+
+
+def settle(checkpoint: Checkpoint) -> None:
+    """Waits for the asynchronous save in progress as `Checkpoint.sync` does, but no further for one that hangs already."""
+    checkpoint._private.writer.wait()
 
 
 def is_saving(checkpoint: Checkpoint) -> bool:

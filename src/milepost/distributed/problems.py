@@ -17,7 +17,8 @@ def facts_of(error: BaseException) -> dict[str, Any]:
         problem = "it was interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
         return {"kind": "", "problem": problem}
     facts = {fact: str(value) for fact in _FACTS if (value := getattr(error, fact)) is not None}
-    return {"kind": kind, "problem": error.problem, "errno": getattr(error, "errno", None), **facts}
+    is_lost = getattr(error, "is_lost", False)
+    return {"kind": kind, "problem": error.problem, "errno": getattr(error, "errno", None), "is_lost": is_lost, **facts}
 
 
 def error_of(facts: dict[str, Any], who: str | None = None) -> MilepostError:
@@ -32,7 +33,9 @@ def error_of(facts: dict[str, Any], who: str | None = None) -> MilepostError:
     """
     arguments = {fact: facts[fact] for fact in _FACTS if fact in facts}
     if facts["kind"] == CoordinationError.__name__:  # it says itself whom it is about
-        return CoordinationError(facts["problem"], **arguments)
+        error = CoordinationError(facts["problem"], **arguments)
+        error.is_lost = facts["is_lost"]
+        return error
     problem = facts["problem"] if who is None else f"{who} failed: {facts['problem']}"
     kind: type[MilepostError] = (
         getattr(errors, facts["kind"], CoordinationError) if facts["kind"] else CoordinationError

@@ -154,6 +154,7 @@ class Rounds:
         size: How many there are.
         leads: Whether this is process 0, which decides.
         number: The number of the operation.
+        moved_at: When another process has last shown progress, as `time.monotonic` gives it.
     """
 
     def __init__(self, session: Session, what: str, timeout: float) -> None:
@@ -173,6 +174,7 @@ class Rounds:
         """The processes that did not answer this one."""
         self._beats = 0
         self._beats_seen: dict[int, bytes | None] = {}
+        self.moved_at = time.monotonic()
 
     def meet(self) -> None:
         """Waits until all processes of this run have come. Called before the first round; only the first operation waits.
@@ -466,6 +468,8 @@ class Rounds:
         now = self._look(f"{self._session.meeting.run}{self.number}/progress", rank, 0)
         before = self._beats_seen.get(rank)
         self._beats_seen[rank] = now
+        if now != before:
+            self.moved_at = time.monotonic()
         return now != before
 
     def _lost(self, ranks: list[int], by: int) -> CoordinationError:
@@ -486,7 +490,7 @@ class Rounds:
         else:
             this_process = f"this process ({self.rank} of {self.size})"
             problem = f"process {by} gave up, because {this_process}{' and ' if others else ''}{named} did not answer"
-        return CoordinationError(
+        error = CoordinationError(
             problem,
             key=self._what,
             expected=f"an answer within {self._timeout:g} seconds",
@@ -495,11 +499,15 @@ class Rounds:
             "for a checkpoint of one process alone, pass CheckpointOptions(process_local=True); for slow machines, a larger "
             "CheckpointOptions(process_timeout=seconds)",
         )
+        error.is_lost = True
+        return error
 
     def _disconnected(self, error: Exception) -> CoordinationError:
-        return CoordinationError(
+        lost = CoordinationError(
             f"this process cannot reach the others any more: {type(error).__name__}: {error}",
             key=self._what,
             found=f"process {self.rank} of {self.size}, connected by {self._coordinator.library}",
             remedy="check whether process 0 was killed; start all processes again, and they continue from the last checkpoint",
         )
+        lost.is_lost = True
+        return lost

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle import BundleReader
-from milepost.bundle.counting import counted_by
+from milepost.bundle.counting import counted_by, counter
 from milepost.engine.arguments import wrong
 from milepost.errors import UnsupportedError, warn
 
@@ -104,6 +104,7 @@ class Reporter:
         self._operation = operation
         self._path = path
         self._thread = get_ident()
+        self._outer = counter()
         self._counts: dict[int, int] = {}
         """By thread, the bytes of the present stage."""
         self._size = 0
@@ -140,6 +141,8 @@ class Reporter:
         self._tell(self._size)
 
     def _count(self, size: int) -> None:
+        if self._outer is not None:
+            self._outer(size)
         thread = get_ident()
         self._counts[thread] = self._counts.get(thread, 0) + size
         if thread == self._thread:

@@ -11,6 +11,7 @@ from milepost.checkpoint.checkpoint import exclusive
 from milepost.distributed.find import first_decides
 from milepost.engine.arguments import wrong
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
+from milepost.manager.health import Health, HealthState
 from milepost.manager.when_to_save import WhenToSave
 from milepost.retention import Best, ManagedCheckpoint, Policy
 from milepost.retention.by_metric import By, Mode, check_known, ranked
@@ -48,6 +49,30 @@ class ByStep(WhenToSave):
         if path is None or not self._series.listing.is_own(path):
             return None
         return (split_number(path) or ("", None))[1]
+
+    @property
+    def health(self) -> Health:
+        """How the saves go: the last good one, and what has failed since and why. It reads no file.
+
+        With several processes, each has its own record. A save that fails on one of them fails on all.
+
+        Example:
+            >>> import milepost, tempfile
+            >>> checkpoint = milepost.Checkpoint(step=milepost.Variable(0))
+            >>> manager = milepost.CheckpointManager(checkpoint, tempfile.mkdtemp(), max_to_keep=2)
+            >>> print(manager.health)
+            idle: last good save none
+            >>> path = manager.save(10)
+            >>> print(manager.health)
+            good: last good save ckpt-10 at ...
+        """
+        series = self._series
+        record = series.record
+        failures = record.failures
+        state: HealthState = "failing" if failures else "idle" if record.last_good is None else "good"
+        if self.is_saving:
+            state = "hanging" if record.hangs() else "saving"
+        return Health(state, series.last_good, failures, record.consecutive)
 
     def best_step(self, by: By | None = None, mode: Mode | None = None) -> int | None:
         """The number of the checkpoint with the best value of a metric.

@@ -13,6 +13,8 @@ that checkpoint. A pin is a separate file (`milepost.series.pins`), which every 
 `newest`             the newest good checkpoint: how it is found, and why others are skipped
 `publishing`         what follows a save: the checkpoint is listed, and old ones are deleted
 `by_step`            the methods for checkpoints by number: rank, pin, delete
+`managed_save`       one save from its plan to its record in `health`
+`tolerance`          which failed saves a run goes on through; how it does, `tolerated`
 `when_to_save`       the methods that tell when to save, with `triggers`, `agreement`, `termination`
 `step_interval`      TensorFlow's ``checkpoint_interval``
 `saved_metadata`     the metrics and metadata of the checkpoints, each read once
@@ -25,7 +27,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from milepost.bundle import index_path
 from milepost.checkpoint.checkpoint import Checkpoint, exclusive, write_numbered
@@ -38,17 +41,18 @@ from milepost.graph.remedies import forgotten_init
 from milepost.manager.arguments import check_arguments, check_switch, check_times
 from milepost.manager.by_step import ByStep
 from milepost.manager.earlier_runs import complete_earlier_runs, warn_of_unlisted
+from milepost.manager.managed_save import ManagedSave
 from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.newest import NewestCheckpoint
-from milepost.manager.publishing import follow, publish
 from milepost.manager.step_interval import StepInterval
 from milepost.manager.termination import TerminationSignal
+from milepost.manager.tolerance import Tolerate, policy_of
+from milepost.manager.tolerated import raise_last, save_tolerantly
 from milepost.manager.triggers import Triggers
 from milepost.manager.whole_numbers import whole_number
 from milepost.restoring.status import LoadStatus
 from milepost.retention import Policy
 from milepost.retention.rules import RetentionPolicy
-from milepost.saving.run_save import ListedSave
 from milepost.series.directory import Verification
 from milepost.series.metadata import encode
 from milepost.series.series import split_number
@@ -99,6 +103,8 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             pinned checkpoints are always kept.
         every_steps: Steps. `should_save` is true at each multiple.
         every_seconds: Seconds. `should_save` is true when this time has passed since the last save.
+        on_failure: What becomes of a save that fails or hangs. ``"raise"`` raises its error: from `save` or, if the save is asynchronous, from
+            the next call. `milepost.Tolerate` lets the run go on through failures of the storage, within limits.
         on_sigterm: Whether to catch SIGTERM, from now until `close` or the end of the ``with`` block. After the signal,
             `should_save` and `reached_preemption` are true. A second signal goes to the previous handler, which by default ends the
             process. This works only in the main thread.
@@ -155,6 +161,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         every_steps: int | None = None,
         every_seconds: float | None = None,
         on_sigterm: bool = False,
+        on_failure: Literal["raise"] | Tolerate = "raise",
     ) -> None:
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval needs a step_counter: pass the variable that counts training steps")
@@ -183,6 +190,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             step_counter,
             options,
         )
+        self._state.tolerate = policy_of(on_failure)
         self._checkpoint = checkpoint
         self._interval = StepInterval(step_counter, checkpoint_interval, last_checkpoint_step)
         self._init_fn = init_fn
@@ -300,8 +308,9 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             metadata: Anything that JSON can hold, for `metadata`. With several processes, that of process 0 is saved.
 
         Returns:
-            The path of the checkpoint, ``<directory>/<checkpoint_name>-<number>``, or None if nothing was saved. An
-            asynchronous save becomes the latest checkpoint when it is durable; `sync` waits for that.
+            The path of the checkpoint, ``<directory>/<checkpoint_name>-<number>``, or None if nothing was saved, because the interval has not
+            passed or because the save has failed and `milepost.Tolerate` lets the run go on. An asynchronous save becomes the latest
+            checkpoint when it is durable; `sync` waits for that.
 
         Raises:
             CheckpointExistsError: The directory has checkpoints of this name, and ``checkpoint`` has restored none of
@@ -310,45 +319,47 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             UnsupportedError: A metric is not a number, or JSON cannot hold the metadata.
             CoordinationError: One of several processes failed, did not answer, or holds other objects or values. No process has
                 saved anything.
-            StorageError: The files cannot be written. Existing files are unchanged.
+            StorageError: The files cannot be written. Existing files are unchanged. With `milepost.Tolerate`: too many saves have failed.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
         refuse_if_traced("a save")
         check_switch("check_interval", check_interval)
-        if self._interval.is_too_early(self._interval.now(), check_interval):
+        step = self._interval.now()
+        if self._interval.is_too_early(step, check_interval):
             return None
-        with exclusive(self._checkpoint, options or self._state.options):
-            return self._save(checkpoint_number, check_interval, options, lambda: encode(metrics, metadata))
+        series, chosen = self._state, self._state.with_options(options)
+        writing = replace(chosen, enable_async=True) if series.tolerate is not None else chosen
+
+        def write() -> ManagedSave | None:
+            with exclusive(self._checkpoint, chosen):
+                return self._save(checkpoint_number, check_interval, writing, lambda: encode(metrics, metadata))
+
+        if series.tolerate is None:
+            saved = write()
+            return None if saved is None else saved.prefix
+        number = self._number(self._checkpoint.save_counter + 1 if checkpoint_number is None else checkpoint_number)
+        path = save_tolerantly(series, number, chosen, write)
+        if path is None:
+            self._interval.last = step
+            series.note_tried(number if checkpoint_number is not None or series.asked is None else series.asked)
+        return path
 
     def _save(
         self,
         checkpoint_number: Any,
         check_interval: bool,
-        options: CheckpointOptions | None,
+        options: CheckpointOptions,
         encoded: Callable[[], bytes | None],
-    ) -> str | None:
+    ) -> ManagedSave | None:
         step = self._interval.now()
         if self._interval.is_too_early(step, check_interval):
             return None  # another thread has just saved
         counter = self._checkpoint.save_counter
         counter.assign_add(1)
-        save: ListedSave | None = None
+        save: ManagedSave | None = None
         try:
-            number = whole_number(counter if checkpoint_number is None else checkpoint_number)
-            if number < 0:
-                raise UnsupportedError(
-                    "the number of a checkpoint cannot be negative",
-                    expected="0 or more",
-                    found=number,
-                    remedy="pass 0 or more, or leave checkpoint_number out to number by save_counter",
-                )
-            prefix = f"{self._state.prefix}-{number}"
-            save = new = ListedSave(
-                prefix,
-                self._state.with_options(options),
-                lambda _, prefix, durable: publish(self._state, prefix, durable, new.metadata),
-            )
-            save.listed_elsewhere = lambda: follow(self._state, prefix)
+            number = self._number(counter if checkpoint_number is None else checkpoint_number)
+            save = ManagedSave(self._state, number, options)
             with save.together():
                 save.metadata = encoded() if save.leads else None
             write_numbered(self._checkpoint, save)
@@ -362,7 +373,23 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         self._state.note_saved(
             number if checkpoint_number is not None or self._state.asked is None else self._state.asked
         )
-        return prefix
+        return save
+
+    def _number(self, value: Any) -> int:
+        """The number of a new checkpoint.
+
+        Raises:
+            UnsupportedError: It is not a whole number from 0 on.
+        """
+        number = whole_number(value)
+        if number < 0:
+            raise UnsupportedError(
+                "the number of a checkpoint cannot be negative",
+                expected="0 or more",
+                found=number,
+                remedy="pass 0 or more, or leave checkpoint_number out to number by save_counter",
+            )
+        return number
 
     @as_written
     @takes_options("restore")
@@ -478,8 +505,15 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         return adopted
 
     def sync(self) -> None:
-        """Waits for the asynchronous save in progress, if any, and raises its error."""
-        self._checkpoint.sync()
+        """Waits for the asynchronous save in progress, if any, and raises its error. With `milepost.Tolerate`, this raises an error if the last
+        save has failed, or hangs.
+        """
+        try:
+            self._checkpoint.sync()
+        except MilepostError:
+            self._state.record.is_told = True
+            raise
+        raise_last(self._state)
 
     def __reduce__(self) -> Any:
         raise UnsupportedError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from milepost.bundle.format.names import find_prefixes, index_path
@@ -13,9 +14,11 @@ from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedEr
 from milepost.forks import ForkableLock
 from milepost.graph.description import counted
 from milepost.manager.agreement import Agreed
+from milepost.manager.health import GoodSave, SaveRecord
 from milepost.manager.listing import Listing
 from milepost.manager.saved_metadata import SavedMetadata
 from milepost.manager.termination import TerminationSignal
+from milepost.manager.tolerance import Tolerate
 from milepost.manager.triggers import Triggers
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import ManagedCheckpoint
@@ -54,6 +57,8 @@ class ManagedSeries:
         saved_step: The step of the last save.
         agreed_at: A step, and the facts on which all processes agreed there.
         signal: Catches SIGTERM; None without ``on_sigterm``.
+        record: How the saves of the manager have ended.
+        tolerate: Which failed saves the run goes on through; None if every error is raised.
     """
 
     def __init__(
@@ -84,6 +89,8 @@ class ManagedSeries:
         self.saved_step: int | None = None
         self.agreed_at: tuple[int, Agreed] | None = None
         self.signal: TerminationSignal | None = None
+        self.record = SaveRecord()
+        self.tolerate: Tolerate | None = None
 
     def with_options(self, options: CheckpointOptions | None) -> CheckpointOptions:
         """Options of the program, or those of the manager, with the storage of the series."""
@@ -144,6 +151,19 @@ class ManagedSeries:
         """Records that a training step is saved, from which the next save is counted."""
         self.saved_step = step
         self.triggers.saved(step)
+
+    def note_tried(self, step: int) -> None:
+        """Records that a save at a training step has failed. The next one is due as if it had not."""
+        self.triggers.saved(step)
+
+    @property
+    def last_good(self) -> GoodSave | None:
+        """The last good save; before the first save of this manager, the newest checkpoint that is listed."""
+        good, listed = self.record.last_good, self.listing.present
+        if good is None and listed:
+            newest = listed[-1]
+            return GoodSave(newest.prefix, newest.step, datetime.fromtimestamp(newest.timestamp, UTC))
+        return good
 
     def no_such(self, prefix: str) -> CheckpointNotFoundError:
         """The error for a checkpoint that is not there. It names the numbers of those that are, managed or not."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from milepost.checkpoint.checkpoint import PathLike, exclusive, view_of
 from milepost.checkpoint.tree_checkpoint import TreeCheckpoint
@@ -17,6 +17,7 @@ from milepost.manager.arguments import check_order
 from milepost.manager.by_step import ByStep
 from milepost.manager.checkpoint_manager import CheckpointManager, series_of
 from milepost.manager.managed_series import ManagedSeries
+from milepost.manager.tolerance import Tolerate
 from milepost.restoring.status import InitializationOnlyStatus, LoadStatus, unmatched
 from milepost.retention import Policy
 
@@ -41,6 +42,7 @@ class TreeManager(ByStep):
         every_steps: Steps. `should_save` is true at each multiple.
         every_seconds: Seconds. `should_save` is true when so many have passed since the last save.
         on_sigterm: Whether to catch SIGTERM, as for `milepost.CheckpointManager`.
+        on_failure: What becomes of a save that fails or hangs, as for `milepost.CheckpointManager`.
 
     Raises:
         ValueError: ``max_to_keep`` or an interval is not positive.
@@ -85,6 +87,7 @@ class TreeManager(ByStep):
         every_steps: int | None = None,
         every_seconds: float | None = None,
         on_sigterm: bool = False,
+        on_failure: Literal["raise"] | Tolerate = "raise",
     ) -> None:
         self._checkpoint = TreeCheckpoint()
         self._manager = CheckpointManager(
@@ -98,6 +101,7 @@ class TreeManager(ByStep):
             every_steps=every_steps,
             every_seconds=every_seconds,
             on_sigterm=on_sigterm,
+            on_failure=on_failure,
         )
 
     @property
@@ -151,7 +155,7 @@ class TreeManager(ByStep):
         *,
         metrics: Mapping[str, Any] | None = None,
         metadata: Any = None,
-    ) -> str:
+    ) -> str | None:
         """Saves a tree under the next number, and deletes old checkpoints.
 
         Args:
@@ -161,7 +165,7 @@ class TreeManager(ByStep):
             metadata: Anything that JSON can hold.
 
         Returns:
-            The path of the checkpoint.
+            The path of the checkpoint, or None if the save has failed and `milepost.Tolerate` lets the run go on.
 
         Raises:
             CheckpointExistsError: The directory has checkpoints of this name, and this manager has restored none of
@@ -174,9 +178,7 @@ class TreeManager(ByStep):
         with exclusive(self._checkpoint, self._series.options):
             self._checkpoint.hold(tree)
             try:
-                path = self._manager.save(checkpoint_number, metrics=metrics, metadata=metadata)
-                assert path is not None, "there is no interval"
-                return path
+                return self._manager.save(checkpoint_number, metrics=metrics, metadata=metadata)
             finally:
                 self._checkpoint.release()
 
@@ -188,7 +190,7 @@ class TreeManager(ByStep):
         *,
         metrics: Mapping[str, Any] | None = None,
         metadata: Any = None,
-    ) -> str:
+    ) -> str | None:
         """Saves several named items in one checkpoint: all of them become visible at once, or none.
 
         Args:
@@ -199,7 +201,7 @@ class TreeManager(ByStep):
             metadata: Anything that JSON can hold.
 
         Returns:
-            The path of the checkpoint.
+            As from `save`.
 
         Raises:
             UnsupportedError: The items are no mapping of names. Other errors are those of `save`.

@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from milepost.ending import before_end, fail, is_last_call, say
@@ -18,6 +19,10 @@ from milepost.threads import WAIT, ThreadCall
 
 _REMINDED: Final = 60.0
 """Seconds after which a process that waits for a save before it ends says so, again and again."""
+
+Hanging = Callable[[float], StorageError | None]
+"""A function that returns the error for a job that hangs, and None as long as the job does not. It is given the time from which on nothing has
+happened, as `time.monotonic` gives it; what happened before does not count."""
 
 
 class BackgroundWriter:
@@ -72,8 +77,12 @@ class BackgroundWriter:
         """Whether a job is running in this process."""
         return any(job.is_running() for job in list(self._jobs))
 
-    def submit(self, work: Callable[[], object]) -> None:
+    def submit(self, work: Callable[[], object], hanging: Hanging | None = None) -> None:
         """Starts a job when the previous one has ended. If the previous job failed, its error is raised instead.
+
+        Args:
+            work: The job.
+            hanging: Returns an error if the job hangs. Then whoever waits for the job gets this error, and the process may end before it.
 
         Raises:
             StorageError: The system cannot start a thread. The job does not run; the next one can be submitted.
@@ -82,7 +91,7 @@ class BackgroundWriter:
         if is_last_call():
             work()
             return
-        job = _Job(work, self, self._jobs)
+        job = _Job(work, self, self._jobs, hanging)
         try:
             _submitted.add(job)
             self._jobs.append(job)
@@ -94,15 +103,21 @@ class BackgroundWriter:
                 raise _no_thread(error) from error
             raise
 
-    def wait(self) -> None:
-        """Waits for the running job, and raises its error.
+    def wait(self, since: float = 0.0) -> None:
+        """Waits for the running job, and raises its error, or the error that it hangs.
 
         All who wait for a job get its error. If nobody has waited for it, the first who asks gets it.
+
+        Args:
+            since: The time from which on a job must do nothing to hang, as `time.monotonic` gives it.
         """
         # A job may submit the next one from a callback.
         while (job := self._next_job()) is not None:
-            has_waited = job.call.wait()
-            if job.error is None:
+            has_waited = job.call.wait(partial(job.goes_on, since))
+            if not job.call.has_ended:
+                if (hangs := job.hangs(since)) is not None:
+                    raise hangs
+            elif job.error is None:
                 _removed(job, self._jobs)  # one that did not take place may be there still
             elif has_waited or job in self._jobs:
                 try:
@@ -139,6 +154,7 @@ class _Job:
         work: What to do.
         writer: The writer. The job does not keep it alive.
         jobs: The jobs of the writer.
+        hanging: Returns an error if the job hangs; None if it is waited for without a limit.
 
     Attributes:
         call: The call of ``work`` on a thread.
@@ -146,8 +162,11 @@ class _Job:
         jobs: As given.
     """
 
-    def __init__(self, work: Callable[[], object], writer: BackgroundWriter, jobs: list[_Job]) -> None:
-        self.call = ThreadCall(self._run, "milepost-save")
+    def __init__(
+        self, work: Callable[[], object], writer: BackgroundWriter, jobs: list[_Job], hanging: Hanging | None
+    ) -> None:
+        self.call = ThreadCall(self._run, "milepost-save", daemon=hanging is not None)
+        self._hanging = hanging
         self.error: BaseException | None = None
         self.jobs = jobs
         self._process = os.getpid()
@@ -159,6 +178,14 @@ class _Job:
 
     def is_running(self) -> bool:
         return self.is_of_this_process() and not self.call.has_ended
+
+    def hangs(self, since: float) -> StorageError | None:
+        """The error for a job that hangs; None if it does not, or has ended. The argument is that of `Hanging`."""
+        return None if self._hanging is None or self.call.has_ended else self._hanging(since)
+
+    def goes_on(self, since: float) -> bool:
+        """Whether to wait for it further."""
+        return self.hangs(since) is None
 
     def is_own_thread(self) -> bool:
         """Whether the job calls this."""
@@ -199,29 +226,40 @@ def _no_thread(error: BaseException) -> StorageError:
 
 
 class _Reminder:
-    """Says again and again that a process that ends waits for a job."""
+    """Says again and again that a process that ends waits for a job.
+
+    Attributes:
+        began: When it has begun to wait.
+    """
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._due = self._began + _REMINDED
+        self.began = time.monotonic()
+        self._due = self.began + _REMINDED
 
-    def goes_on(self) -> bool:
-        """Whether to wait further, which is always the case."""
+    def goes_on(self, job: _Job) -> bool:
+        """Whether to wait for a job further."""
         now = time.monotonic()
         if now >= self._due:
             self._due = now + _REMINDED
             say(
-                f"this process cannot end yet: it has waited {now - self._began:.0f} seconds for an asynchronous save; "
+                f"this process cannot end yet: it has waited {now - self.began:.0f} seconds for an asynchronous save; "
                 "check whether the storage answers, or end the process with a signal, which leaves the earlier checkpoints as they are"
             )
-        return True
+        return job.goes_on(self.began)
 
 
 def _wait_at_end() -> None:
-    """Waits for the jobs of this process, and prints their errors."""
-    while running := [job for job in list(_submitted) if job.is_running()]:
+    """Waits for the jobs of this process that do not hang, and prints their errors."""
+    reminder = _Reminder()
+    since = reminder.began
+    while running := [job for job in list(_submitted) if job.is_running() and job.goes_on(since)]:
         for job in running:
-            job.call.wait(_Reminder().goes_on)
+            job.call.wait(partial(reminder.goes_on, job))
+    for job in list(_submitted):
+        hangs = job.hangs(since) if job.is_of_this_process() else None
+        if hangs is not None:
+            fail(printable(str(hangs)))
+            _submitted.discard(job)
     for job in list(_submitted):
         _tell(job.jobs)
 

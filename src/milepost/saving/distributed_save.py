@@ -174,12 +174,14 @@ def _unless_given_up(rounds: Rounds, prefix: str) -> Iterator[None]:
         failed = rounds.failed_since()
         if failed is not None:
             raise failed from error
-        raise CoordinationError(
+        given_up = CoordinationError(
             "the other processes have given up this save, because this one, process 0, did not answer in time; nothing was saved",
             file=prefix,
             found=f"a file of the save was removed: {error.file}",
             remedy="look what held this process up; for slow machines, pass a larger CheckpointOptions(process_timeout=seconds)",
-        ) from error
+        )
+        given_up.is_lost = True
+        raise given_up from error
 
 
 def _summary(plan: SharePlan, division: Division) -> Message:

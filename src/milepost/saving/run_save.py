@@ -7,12 +7,15 @@ error is raised at the end, and says that the checkpoint is saved.
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
+from milepost.bundle.counting import counted_by
 from milepost.collector import QUICK, collection_paused
 from milepost.distributed.find import rounds_of
 from milepost.engine.options import CheckpointOptions, storage_of
@@ -56,6 +59,7 @@ class Save:
         metadata: The metadata to save, as `milepost.series.metadata.encode` returns it. With several processes, that of
             process 0.
         turn: The turn of this save. It ends when the live values are no longer needed.
+        hangs_after: Seconds after which a save in the background that has written nothing hangs; None if it is waited for without a limit.
 
     Raises:
         UnsupportedError: The prefix is a URL or begins with ``~``, and the storage is that of this machine.
@@ -73,6 +77,8 @@ class Save:
         self._started = time.monotonic()
         self.metadata: bytes | None = None
         self.turn: Turn | None = None
+        self.hangs_after: float | None = None
+        self._moved_at = self._started
         self._plan: SavePlan | SharePlan | None = None
         self._arrays: Sequence[Array | PiecewiseArray] = ()
 
@@ -116,6 +122,32 @@ class Save:
         """
         self._arrays = memory.copy(self._arrays)
 
+    def hanging(self, since: float = 0.0) -> StorageError | None:
+        """The error for a save that has written nothing for `hangs_after` seconds; None if it has. Other processes count, too: if one of them
+        shows progress, this process waits for it.
+
+        Args:
+            since: When these seconds begin at the earliest, as `time.monotonic` gives it.
+        """
+        limit = self.hangs_after or math.inf
+        moved_at = max(self._moved_at, since)
+        if self._rounds is not None:
+            limit = max(limit, 2 * self.options.process_timeout)
+            moved_at = max(moved_at, self._rounds.moved_at)
+        seconds = time.monotonic() - moved_at
+        if seconds < limit:
+            return None
+        return StorageError(
+            f"the save of {self.prefix} hangs: it has written nothing for {seconds:.1f} seconds",
+            errno=errno.ETIMEDOUT,
+            file=self.prefix,
+            expected=f"progress within {limit:g} seconds",
+            remedy="check whether the storage answers; if it is only slow, pass a larger hangs_after to milepost.Tolerate",
+        )
+
+    def _moved(self, _: int) -> None:
+        self._moved_at = time.monotonic()
+
     def run(self) -> None:
         """Writes and commits the checkpoint, and then carries out the later steps.
 
@@ -123,6 +155,11 @@ class Save:
             StorageError: The files cannot be written. Existing files are unchanged.
             AfterCommitError: The checkpoint is saved and can be restored, but a later step failed.
         """
+        self._moved_at = time.monotonic()
+        with counted_by(self._moved) if self.hangs_after else nullcontext():
+            self._run()
+
+    def _run(self) -> None:
         rounds, log = self._rounds, heard()
         count, size = len(self._arrays), sum(array_sizes(self._arrays)) if log is not None else 0
         with (

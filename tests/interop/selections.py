@@ -73,7 +73,7 @@ def _cell(case: Case, path: str, saved: Mapping[str, Any], selection: str) -> st
         selection = selection.replace("model/", "")
     if "<rate>" in selection and not case.rate:
         return "—"
-    arguments = eval(f"dict({selection.replace('<rate>', case.rate)})")
+    arguments = _arguments(case, selection)
     top = "rename" in arguments
     live = case.make(seed=2, stepped=False, **({"head": "top"} if top else {}))
     own = case.values(live)
@@ -83,6 +83,26 @@ def _cell(case: Case, path: str, saved: Mapping[str, Any], selection: str) -> st
         status = milepost.Checkpoint(root).read(path, **arguments) if case.of_model else root.read(path, **arguments)
         status.assert_consumed()
         status.assert_existing_objects_matched()
+    return _taken(case, live, saved, own, selection)
+
+
+def cell_of_save(case: Case, directory: Path, selection: str) -> str:
+    """What a save with a selection as its options has in its checkpoint, in the words of the table: what a restore of all of it changes."""
+    saved, live = case.make(seed=1, stepped=True), case.make(seed=2, stepped=False)
+    before, own = case.values(saved), case.values(live)
+    options = milepost.CheckpointOptions(**_arguments(case, selection))
+    path = milepost.Checkpoint(model=saved[0], optimizer=saved[1]).write(directory / "part", options)
+    milepost.Checkpoint(model=live[0], optimizer=live[1]).read(path).expect_partial()
+    return _taken(case, live, before, own, selection)
+
+
+def _arguments(case: Case, selection: str) -> dict[str, Any]:
+    arguments: dict[str, Any] = eval(f"dict({selection.replace('<rate>', case.rate)})")
+    return arguments
+
+
+def _taken(case: Case, live: Any, saved: Mapping[str, Any], own: Mapping[str, Any], selection: str) -> str:
+    """The values of live objects that are the saved ones, in the words of the table. All others are their own."""
     now = case.values(live)
     taken = []
     for name, value in now.items():

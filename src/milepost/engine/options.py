@@ -16,6 +16,7 @@ from milepost.engine.arguments import is_whole_number, wrong
 from milepost.engine.cast_on_save import CastOnSave
 from milepost.engine.progress import Progress, check_progress
 from milepost.engine.sharding import ShardingPolicy, sharding_policy
+from milepost.engine.translation import Translation
 from milepost.errors import UnsupportedError, UntrackableError
 from milepost.graph.description import shown
 from milepost.storage import Storage
@@ -85,6 +86,18 @@ class CheckpointOptions:
             names, such as ``{"model": "bfloat16"}``, in which a name stands for everything below it and ``*`` for any text, and the longest
             name that fits is used. Numbers that are no arrays, and values that are still deferred, keep their types. A finite number that the type cannot
             hold fails the save. To restore such a checkpoint into objects of the original type, pass ``cast=True``.
+        only: Saves. Names of live objects, as for `Checkpoint.restore`: a name or a list of names, each of which includes everything below it; ``*``
+            stands for any text. Everything else is left out, except for the ``save_counter``. What is left out is not read, and the checkpoint
+            says that it was left out. Slot variables are saved with their optimizer, not with their variable. A name that names nothing
+            fails the save. A restore with these options does not count what the save has left out.
+        ignore: Saves. Names of live objects to leave out, likewise. A slot variable is left out with its variable, and with the
+            whole optimizer.
+        base: Saves. Leave out what is frozen, because something else has it, such as pretrained weights that the program loads before it
+            restores. This text names that: a path, a URL, or any name. The checkpoint has it, and a digest of each value that is left out.
+            A restore computes the digests of the live values, and changes nothing if one differs. ``docs/partial.md`` says what this costs.
+        frozen: Saves. What ``base`` has: names, as for ``only``, or a function of the path and the live object that says whether
+            it is frozen. By default, parameters of PyTorch that require no gradient, and variables of Keras that could be trained and are not
+            to be. Buffers and statistics are saved.
         verify_first: Restores. Verify all values before an object changes, so that a damaged checkpoint changes nothing. Large
             values that replace old ones are read twice for this. With False, each is read once, straight into the memory of its
             object, and verified meanwhile. If the checkpoint is damaged, some objects then have restored values and
@@ -121,6 +134,10 @@ class CheckpointOptions:
     incremental: bool = False
     cast: Any = None
     verify_first: bool = True
+    only: str | Sequence[str] | None = None
+    ignore: str | Sequence[str] = ()
+    base: str | None = None
+    frozen: str | Sequence[str] | Callable[[str, Any], Any] | None = None
 
     def __post_init__(self) -> None:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)
@@ -167,7 +184,7 @@ _OF_SAVES: Final = frozenset(
     {
         *("enable_async", "experimental_enable_async_checkpoint", "experimental_write_callbacks", "incremental"),
         *("experimental_sharding_callback", "data_alignment", "strict", "overwrite", "legacy_keras_optimizers"),
-        *("each_process", "first_process", "cast"),
+        *("each_process", "first_process", "cast", "only", "ignore", "base", "frozen"),
     }
 )
 """The options that restores ignore."""
@@ -259,6 +276,7 @@ def _check(options: CheckpointOptions) -> None:
             raise wrong(name, wrong_path[0], "a list of paths, each of which is text")
     if options.cast is not None:
         CastOnSave(options.cast)
+    _check_part(options)
     seconds = options.process_timeout
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
         raise wrong("process_timeout", seconds, "a number of seconds greater than 0")
@@ -275,6 +293,24 @@ def _check(options: CheckpointOptions) -> None:
             expected = "an object with the methods of milepost.storage.Storage"
             remedy = f"add {', '.join(lacking)}()" if 0 < len(lacking) < len(_STORAGE_METHODS) else None
             raise wrong("storage", storage, expected, remedy)
+
+
+def _check_part(options: CheckpointOptions) -> None:
+    if options.only is not None and not options.only:
+        raise wrong("only", options.only, "a name, or a list of names, in which * stands for any text")
+    Translation(only=options.only, ignore=options.ignore or ())
+    if options.base is not None and not (isinstance(options.base, str) and options.base):
+        raise wrong("base", options.base, "a text, such as the path or the URL of the weights")
+    if options.frozen is not None:
+        if options.base is None:
+            raise wrong(
+                "frozen",
+                options.frozen,
+                "no names without a base",
+                "pass base=... too, which names what has these values",
+            )
+        if not callable(options.frozen):
+            Translation(ignore=options.frozen)
 
 
 _DEFAULTS: Final = CheckpointOptions()
@@ -316,6 +352,18 @@ def resolved(options: Any) -> CheckpointOptions:
             remedy="write options=milepost.CheckpointOptions(...)",
         )
     return resolved(CheckpointOptions(**values))
+
+
+def selection_of(options: CheckpointOptions) -> Translation | None:
+    """What the options of a save select of the live objects; None if it is everything.
+
+    Example:
+        >>> selection_of(CheckpointOptions(ignore="head")).leaves_alone("head/bias")
+        True
+    """
+    if options.only is None and not options.ignore and options.base is None:
+        return None
+    return Translation(only=options.only, ignore=options.ignore or ())
 
 
 def storage_of(options: Any) -> Storage:

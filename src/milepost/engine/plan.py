@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
 
+from milepost.engine.left_out import NOTHING, LeftOut
 from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.tensor import DType, TensorSlice, TensorSpec
 
@@ -95,11 +96,13 @@ class SavePlan:
         graph: The object graph.
         writes: The tensors, in the order in which their bytes are laid out.
         shards: The number of data files.
+        left_out: What the save leaves out on purpose.
     """
 
     graph: ObjectGraph
     writes: Sequence[PlannedWrite]
     shards: int = 1
+    left_out: LeftOut = NOTHING
 
     def __str__(self) -> str:
         return "\n".join([f"{len(self.graph.nodes)} nodes, {self.shards} shards", *map(str, self.writes)])

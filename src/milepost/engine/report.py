@@ -21,6 +21,8 @@ class Outcome(StrEnum):
     """Saved, and deferred until its object exists."""
     MISSING = "missing"
     """A live value that is not in the checkpoint."""
+    LEFT_OUT = "left out"
+    """A live value that is not in the checkpoint because its save has left it out on purpose. Assertions count it as missing."""
     UNEXPECTED = "unexpected"
     """Saved, but no live object takes it, and no object that is made later can take it."""
     IGNORED = "ignored"
@@ -106,6 +108,11 @@ class Report:
         return self.of(Outcome.MISSING)
 
     @property
+    def left_out(self) -> list[ReportEntry]:
+        """Live values that are not in the checkpoint because its save has left them out on purpose."""
+        return self.of(Outcome.LEFT_OUT)
+
+    @property
     def unexpected(self) -> list[ReportEntry]:
         """Saved values that no live object takes."""
         return self.of(Outcome.UNEXPECTED)
@@ -163,9 +170,7 @@ class Report:
     def __str__(self) -> str:
         lines = [
             f"{printable(self.prefix, one_line=True)}: "
-            + ", ".join(
-                f"{count} {name}" for name, count in self.counts().items() if count or name != Outcome.IGNORED.value
-            )
+            + ", ".join(f"{count} {name}" for name, count in self.counts().items() if count or name not in _SELDOM)
         ]
         for outcome in Outcome:
             entries = self.of(outcome)
@@ -186,10 +191,13 @@ def sorted_report(prefix: str, entries: Iterable[ReportEntry]) -> Report:
     return Report(prefix, tuple(sorted(entries, key=lambda entry: (order[entry.outcome], entry.key))))
 
 
+_SELDOM: Final = (Outcome.LEFT_OUT.value, Outcome.IGNORED.value)
+"""Outcomes that the first line of a report has only if a value has them."""
 EXPLAINED: Final = {
     Outcome.MATCHED: "saved values that live objects have taken",
     Outcome.DEFERRED: "saved values whose objects do not exist yet",
     Outcome.MISSING: "live values that the checkpoint does not have",
+    Outcome.LEFT_OUT: "live values that the save has left out on purpose",
     Outcome.UNEXPECTED: "saved values that no live object takes",
     Outcome.IGNORED: "left out by the call of the restore",
     Outcome.WRONG_SHAPE: "saved values whose shape the live object does not accept",

@@ -16,6 +16,7 @@ from milepost.deferred.identity import Bindings, Reference, uids
 from milepost.deferred.position import DeferredNodes
 from milepost.deferred.saved_nodes import SavedNodes
 from milepost.deferred.table import stop_waiting
+from milepost.engine.left_out import NOTHING, LeftOut
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.report import ReportEntry
 from milepost.engine.translation import SAVE_COUNTER, Translated
@@ -67,6 +68,7 @@ class RestoreRecord:
         graph: Its object graph, as this process takes it. A name-based checkpoint has none, so its graph has no nodes.
         never_saved: Names below the root that files of this kind never have. They do not count as missing.
         file: The notes of a file of another library.
+        left_out: What the save has left out on purpose, by live names.
 
     Attributes:
         reader: The open checkpoint. If numbers are converted, it converts them.
@@ -89,6 +91,7 @@ class RestoreRecord:
         is_asked: Whether the program has asked the status for a report or an assertion.
         partial_expected: Whether `expect_partial` was called, so that there is no warning of values that no object took.
         has_warned: Whether the warning of values that no object took was issued.
+        equal_to_base: The keys of the values that the save has left out, and whose live ones have the digests of its base.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class RestoreRecord:
         graph: ObjectGraph = _NO_GRAPH,
         never_saved: Collection[str] = (),
         file: FileNotes = NO_NOTES,
+        left_out: LeftOut = NOTHING,
     ) -> None:
         self.casting = CastingReader(reader) if translated.translation.cast else None
         self.reader: BundleReader = self.casting or reader
@@ -107,6 +111,7 @@ class RestoreRecord:
         self.graph = graph
         self.never_saved = never_saved
         self.file = file
+        self.left_out = left_out
         self.uid = next(uids)
         self.place = user_place()
         self.saved = SavedNodes(self.reader, graph)
@@ -125,6 +130,7 @@ class RestoreRecord:
         self.is_asked = False
         self.partial_expected = False
         self.has_warned = False
+        self.equal_to_base: frozenset[str] = frozenset()
 
     @cached_property
     def nones(self) -> frozenset[str]:

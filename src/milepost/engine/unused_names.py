@@ -7,7 +7,7 @@ nothing, and a function as ``rename`` that leaves out every saved value. The oth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
@@ -122,8 +122,9 @@ class UnusedNames:
         saved = [path for path in saved if SLOT not in path]
         for unused in (*self._beginnings, *sorted(self._replacing)):
             self._tell(f"{reader.prefix}: {_of_saved(unused, saved)}")
+        known = "no saved value" if live is None else "neither a saved value nor a live object"
         for unused in self._live:
-            message = _of_live(unused, paths, is_restore=live is not None)
+            message = _of_live(unused, paths, known)
             if unused.argument == "only":
                 self.unmet.append(message)
             self._tell(f"{reader.prefix}: {message}")
@@ -139,6 +140,18 @@ class UnusedNames:
         self._beginnings.clear()
         self._replacing.clear()
         self._live.clear()
+
+    def of_save(self, paths: Sequence[str]) -> list[Unmet]:
+        """The entries of ``ignore`` and ``only`` that name no live object of a save.
+
+        Args:
+            paths: The paths of all live objects. Those that have values have met the entries by their other names, too.
+        """
+        for path in paths:
+            self.met_live(path)
+        return [
+            _of_live(unused, [path for path in paths if SLOT not in path], "no live object") for unused in self._live
+        ]
 
 
 def warn_of_unused_name(message: str) -> None:
@@ -157,13 +170,12 @@ def _of_saved(unused: _Unused, saved: Iterable[str]) -> str:
     return f"rename has {unused.text!r}, which fits no saved name, so it renames nothing; {_nearest(unused.text, saved) or _some(saved)}"
 
 
-def _of_live(unused: _Unused, paths: Iterable[str], *, is_restore: bool) -> Unmet:
+def _of_live(unused: _Unused, paths: Iterable[str], known: str) -> Unmet:
     otherwise = f"correct it, or leave it out of {unused.argument}"
     if unused.argument == "cast":
         otherwise += ": cast is True, or the names of values, whose live objects say which element type they get"
     return Unmet(
-        f"{unused.argument} names {unused.text!r}, and {'neither a saved value nor a live object' if is_restore else 'no saved value'} "
-        "has this name",
+        f"{unused.argument} names {unused.text!r}, and {known} has this name",
         _nearest(unused.text, paths) or otherwise,
     )
 

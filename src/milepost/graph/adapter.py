@@ -103,7 +103,8 @@ class Adapter(Contents, Matching, Slots, DeferredChildren, Completeness, Arrays)
     At other times: ``during`` for each type, when a save, restore, report or assertion first meets an object of it; ``omission`` for each object that ``tracks`` has said no to, at the end of a walk; ``share_slot``
     instead of ``make_slot``, if one slot variable was saved for two variables; ``is_value``, ``is_new_array`` and
     ``new_array`` wherever milepost looks for arrays in lists and dicts; ``of_first_process`` for each object before its
-    values, in a save of several processes; ``converted`` for each object that was restored, before an optimizer that
+    values, in a save of several processes; ``frozen`` for each object before its values, in a save with a base, and ``version`` for each object
+    that such a save leaves out, or that a restore compares with the base; ``converted`` for each object that was restored, before an optimizer that
     comes later; ``reshaped`` and ``adapted`` for each object of the match, after the check, if a saved shape does not fit;
     ``load_saved`` where ``loads_saved`` was true, directly after it; the first four lines of a save, if ``removable_slots`` has listed any that the checkpoint does not have.
 

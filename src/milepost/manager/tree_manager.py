@@ -277,7 +277,8 @@ class TreeManager(ByStep):
         tree, status = self.restore(step, _named(items))
         names = tuple(f"{escape(name)}/" for name in items)
         entries = [each for each in status.report() if each.key.startswith(names)]
-        outcomes = (Outcome.MISSING,) if partial else (Outcome.MISSING, Outcome.UNEXPECTED, Outcome.DEFERRED)
+        outcomes = {Outcome.MISSING, Outcome.LEFT_OUT}
+        outcomes |= set() if partial else {Outcome.UNEXPECTED, Outcome.DEFERRED}
         offending = [each for each in entries if each.outcome in outcomes and not each.skipped_by_tensorflow]
         status.expect_partial().stop_waiting()
         if offending:

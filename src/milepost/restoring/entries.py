@@ -18,6 +18,7 @@ from milepost.deferred.identity import Reference, last_restore
 from milepost.deferred.rescan import look_again_below
 from milepost.engine import unasked
 from milepost.engine.omissions import unsaveable
+from milepost.engine.options import selection_of
 from milepost.engine.report import Outcome, Report, ReportEntry, sorted_report
 from milepost.engine.restore_record import RestoreRecord
 from milepost.engine.translation import SAVE_COUNTER
@@ -25,7 +26,7 @@ from milepost.errors import StorageError, UnrestoredWarning, warn
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted
-from milepost.graph.keys import Subtrees, tensor_key, unescape
+from milepost.graph.keys import ATTRIBUTES, Subtrees, tensor_key, unescape
 from milepost.graph.live_graph import LiveGraph
 from milepost.graph.omissions import is_at_or_below
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
@@ -248,7 +249,7 @@ def entries_of_live(
         identity = id(obj := live.objects[number])
         path = live.paths[number]
         is_own = not _is_lacking(record, obj) and (came_later(obj, bound) or path in later)
-        if identity not in bound and (is_own or path in record.never_saved):
+        if identity not in bound and not record.left_out.has_object(path) and (is_own or path in record.never_saved):
             continue
         if only_unrestored and (last_restore(obj) > record.uid or path == SAVE_COUNTER):
             continue
@@ -274,8 +275,22 @@ def entries_of_live(
                         continue
                     outcome, note = Outcome.MATCHED, _KEPT if identity in kept else _FILLED
                 key = tensor_key(path, value.name)
+                if key in record.left_out.values and outcome is Outcome.MISSING:
+                    outcome, note = _of_left_out(record, key)
+                    if only_unrestored and outcome is not Outcome.LEFT_OUT:
+                        continue
                 entries.append(ReportEntry(outcome, key, "", live_spec(operation, value, obj), note, skipped))
     return entries
+
+
+def _of_left_out(record: RestoreRecord, key: str) -> tuple[Outcome, str]:
+    """The outcome of a live value that the save has left out on purpose, and the note of its entry."""
+    if key in record.equal_to_base:
+        return Outcome.MATCHED, f"not in the file; its digest is that of the base {record.left_out.base!r}"
+    selection = selection_of(record.options)
+    if selection is not None and selection.leaves_alone(key.partition(ATTRIBUTES)[0]):
+        return Outcome.IGNORED, f"{record.left_out.reason(key)}, and left out by the options of the restore"
+    return Outcome.LEFT_OUT, record.left_out.reason(key)
 
 
 def _is_lacking(record: RestoreRecord, obj: Any) -> bool:

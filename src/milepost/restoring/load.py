@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from milepost.bundle import BundleReader, index_path, open_whole
 from milepost.collector import collection_paused
 from milepost.distributed.find import rounds_of
+from milepost.engine.left_out import LeftOut
 from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.report import Outcome, Report
 from milepost.engine.restore_record import OWN
@@ -50,6 +51,7 @@ from milepost.restoring.status import (
     SavedModelStatus,
     View,
 )
+from milepost.series.metadata import read_metadata
 from milepost.series.saved_model import checkpoint_of, is_of_saved_model
 from milepost.storage import Storage
 from milepost.storage.paths import check_not_empty
@@ -294,7 +296,10 @@ def _prepared(
     translated = UNTRANSLATED
     if translation is not AS_SAVED:
         graph, translated = _translated(graph, translation, operation)
-    restoration = Restoration(reader, graph, options, rounds=rounds, translated=translated)
+    left_out = LeftOut.parsed(read_metadata(reader).left_out).renamed(translation.live_path)
+    for path in left_out.paths:
+        translation.unused.met_live(path)  # a name of what the save has left out is no typing error
+    restoration = Restoration(reader, graph, options, rounds=rounds, translated=translated, left_out=left_out)
     return _Prepared(restoration, operation, lambda: CheckpointLoadStatus(restoration, view))
 
 

@@ -32,6 +32,7 @@ from milepost.deferred.table import (
 )
 from milepost.distributed.own_values import graph_of_process
 from milepost.engine import unasked
+from milepost.engine.left_out import NOTHING, LeftOut
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.progress import Reporter, reporting
 from milepost.engine.report import Outcome, Report, ReportEntry, sorted_report
@@ -44,6 +45,7 @@ from milepost.graph.omissions import is_at_or_below
 from milepost.graph.saved.edges import by_live_names
 from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.graph.traversal import walk
+from milepost.restoring.base import check_base, equal_to_base
 from milepost.restoring.check import check, check_variables
 from milepost.restoring.converted import follow_converted
 from milepost.restoring.deliver import deliver
@@ -98,6 +100,7 @@ class Restoration:
         rounds: The rounds of the operation, if several processes restore together.
         translated: As for `RestoreRecord`.
         file: As for `RestoreRecord`.
+        left_out: As for `RestoreRecord`.
 
     Attributes:
         record: What it has bound, deferred and found missing.
@@ -112,10 +115,11 @@ class Restoration:
         rounds: Rounds | None = None,
         translated: Translated = UNTRANSLATED,
         file: FileNotes = NO_NOTES,
+        left_out: LeftOut = NOTHING,
     ) -> None:
         member = (0, 1) if rounds is None else (rounds.rank, rounds.size)
         own_graph = graph_of_process(graph, reader.prefix, *member)
-        self.record = RestoreRecord(reader, translated, options, own_graph.graph, never_saved, file)
+        self.record = RestoreRecord(reader, translated, options, own_graph.graph, never_saved, file, left_out)
         self._matcher = Matcher(self.record, own_graph, member)
         self._rounds = rounds
         unasked.restores.add(self)
@@ -236,7 +240,11 @@ class Restoration:
         unsaved = [each for each in unsaved if each.node in complete or id(each.variable) in bound]
         try:
             for each, path in located(unsaved, operation):
-                if not (record.translated.leaves_alone(path) or is_at_or_below(path, record.options.allow_unsaved)):
+                if not (
+                    record.translated.leaves_alone(path)
+                    or record.left_out.has_object(path)
+                    or is_at_or_below(path, record.options.allow_unsaved)
+                ):
                     match.unsaved.append(each)
         except BaseException as error:
             match.undo()
@@ -298,6 +306,8 @@ class Restoration:
             size = self._check(operation, match, holders)
             if record.translated.variables:
                 check_variables(operation, record, match.bindings)
+            if record.left_out.digests and not match.is_late:
+                check_base(operation, record, self._rounds)
             if pause is not None and size > QUICK:
                 pause.end()
             if match.deferred:
@@ -471,6 +481,8 @@ class Restoration:
                 self._check(operation, match, match.holders())
             except MismatchError as error:
                 misfits = error.report
+            if self.record.left_out.digests:
+                self.record.equal_to_base = equal_to_base(operation, self.record)
             return self._report_before(misfits, match, operation)
         finally:
             match.undo()

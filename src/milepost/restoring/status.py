@@ -262,11 +262,15 @@ class CheckpointLoadStatus(_RestoredStatus):
 
     def assert_consumed(self) -> Self:
         return self._require(
-            "checkpoint and program do not match exactly", Outcome.MISSING, Outcome.DEFERRED, Outcome.UNEXPECTED
+            "checkpoint and program do not match exactly",
+            Outcome.MISSING,
+            Outcome.LEFT_OUT,
+            Outcome.DEFERRED,
+            Outcome.UNEXPECTED,
         )
 
     def assert_existing_objects_matched(self) -> Self:
-        return self._require("live objects were not restored", Outcome.MISSING)
+        return self._require("live objects were not restored", Outcome.MISSING, Outcome.LEFT_OUT)
 
     def assert_nontrivial_match(self) -> Self:
         record = self._restoration.record
@@ -373,7 +377,11 @@ def _fails(entry: ReportEntry, outcomes: Collection[Outcome]) -> bool:
 
 def _is_live_only(entry: ReportEntry) -> bool:
     """Whether this is a live value that was not restored. The `save_counter` of a `Checkpoint` does not count."""
-    return entry.outcome in (Outcome.MISSING, Outcome.IGNORED) and bool(entry.live) and entry.key != _COUNTER
+    return (
+        entry.outcome in (Outcome.MISSING, Outcome.LEFT_OUT, Outcome.IGNORED)
+        and bool(entry.live)
+        and entry.key != _COUNTER
+    )
 
 
 def _for_counter(entries: Iterable[ReportEntry]) -> str:
@@ -384,6 +392,16 @@ def _for_counter(entries: Iterable[ReportEntry]) -> str:
     if outcome is Outcome.MISSING:
         return "a checkpoint that write() saved has no save_counter: restore it with read() instead of restore()"
     return "a checkpoint that save() saved has a save_counter: restore it with restore() of a milepost.Checkpoint"
+
+
+def _for_left_out(entries: Iterable[ReportEntry]) -> str:
+    """The remedy if the save has left values out on purpose."""
+    if all(each.outcome is not Outcome.LEFT_OUT for each in entries):
+        return ""
+    return (
+        "the save has left values out on purpose: to keep the live ones knowingly, name them in ignore= of the restore, or "
+        "restore with the options of the save; to have them compared, save with CheckpointOptions(base=...)"
+    )
 
 
 def _offer(report: Report) -> str:
@@ -402,7 +420,7 @@ def unmatched(problem: str, entries: Sequence[ReportEntry], report: Report, hint
         if len(group) > share:
             lines.append(f"and {len(group) - share} more that are {outcome.value}")
     listed = "\n    ".join(lines)
-    remedies = [hint or _for_counter(entries), _offer(report)]
+    remedies = [hint or _for_counter(entries), _for_left_out(entries), _offer(report)]
     is_explained = hint or all(each.key == _COUNTER for each in entries)
     if not any(remedies) or not (is_explained or remedies[-1]):
         remedies.append(

@@ -30,6 +30,7 @@ from milepost.coding.crc32c import crc32c
 from milepost.coding.digest import blake2b
 from milepost.distributed.replicas import Replicas, holders_in_words
 from milepost.distributed.shares import HeldShare, shares
+from milepost.engine.left_out import NOTHING, LeftOut
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.plan import PlannedWrite
 from milepost.errors import UnsupportedError
@@ -76,6 +77,7 @@ class SharePlan:
         replicas: The checksum of each box that this process and others hold, by the set of processes that hold the same boxes.
         structure: A digest of what all processes must have: objects, names, types, shapes and layouts.
         values: A digest of ``checksums``.
+        left_out: What the save leaves out on purpose.
     """
 
     member: Member
@@ -90,6 +92,7 @@ class SharePlan:
     replicas: Replicas
     structure: str
     values: str
+    left_out: LeftOut = NOTHING
 
 
 class _Holdings:
@@ -226,6 +229,7 @@ def plan_share(
             [without_own(state.graph, own_values).serialize(), *(repr(line).encode() for line in holdings.outline)], 16
         ),
         values=blake2b((f"{key} {crc}\n".encode() for key, crc in holdings.checksums.items()), 16),
+        left_out=state.left_out,
     )
     return plan, [array for _, array in final]
 

@@ -102,6 +102,7 @@ def save_as_first(
                 writer.add(key, array, plan.sharded[key].dtype, shard=last)
             graph = with_own(plan.graph, others).serialize()
             writer.add(OBJECT_GRAPH, np.array(graph, object), DType.of("string"), shard=last)
+            metadata = plan.left_out.beside(metadata)
             if metadata is not None:
                 writer.add(METADATA, np.array(metadata, object), DType.of("string"), shard=last)
             for shard in range(sum(files), shards):

@@ -107,10 +107,13 @@ class Save:
             self._plan, self._arrays = plan_save(operation, self.options)
         else:
             with importing():
-                from milepost.saving.distributed_plan import plan_share  # a process that saves alone needs none
+                from milepost.distributed.digests import digests_together  # a process that saves alone needs neither
+                from milepost.saving.distributed_plan import plan_share
 
             member = Member(self._rounds.rank, self._rounds.size)
             state = read_state(operation, self.options, member)
+            if state.of_base:
+                state = state.with_digests(digests_together(state.of_base, self._rounds))
             self._plan, self._arrays = plan_share(state, member, self.options)
         self.is_quick = sum([array.nbytes for array in self._arrays]) <= QUICK
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -16,8 +17,10 @@ from milepost.deferred.rescan import look_again_below, unannounced_below
 from milepost.deferred.saving import DeferredParts, deferred_parts
 from milepost.deferred.table import is_anything_deferred
 from milepost.engine.cast_on_save import CastOnSave, as_type
+from milepost.engine.digests import LiveValue, digests_of, refuse_changed, remembered
+from milepost.engine.left_out import NOTHING, LeftOut
 from milepost.engine.omissions import how_to_leave_out, refuse_omissions, warn_of_unknown_paths
-from milepost.engine.options import CheckpointOptions
+from milepost.engine.options import CheckpointOptions, selection_of
 from milepost.engine.plan import PlannedWrite, SavePlan, Wholes
 from milepost.engine.unasked import warn_before_save
 from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError
@@ -34,6 +37,7 @@ from milepost.graph.saved.object_graph import Node, ObjectGraph, SavedValue, new
 from milepost.graph.traversal import walk
 from milepost.graph.variable import shape_fits
 from milepost.saving.incremental import divide
+from milepost.saving.part import SavedPart, part_of
 from milepost.series.commit import BeforeCommit, BundleCommit
 from milepost.storage import Storage
 from milepost.tensor import DType, PiecewiseArray, ShardedArray, TensorSpec
@@ -69,6 +73,8 @@ class LiveState(NamedTuple):
         arrays: The array of each.
         own: The positions of the values that every process saves for itself.
         first: The positions of the values that only process 0 saves.
+        left_out: What the save leaves out on purpose; the digests are missing.
+        of_base: The values that are left out because the base has them.
     """
 
     graph: ObjectGraph
@@ -76,6 +82,18 @@ class LiveState(NamedTuple):
     arrays: Sequence[Array | PiecewiseArray | ShardedArray]
     own: frozenset[int] = frozenset()
     first: frozenset[int] = frozenset()
+    left_out: LeftOut = NOTHING
+    of_base: Sequence[LiveValue] = ()
+
+    def with_digests(self, digests: Mapping[str, str]) -> LiveState:
+        """The state with the digests of the values that the base has.
+
+        Raises:
+            UntrackableError: One of them has changed since an earlier save or restore.
+        """
+        refuse_changed(self.of_base, digests)
+        remembered(self.of_base, digests)
+        return self._replace(left_out=replace(self.left_out, digests=digests))
 
 
 @collection_paused()
@@ -96,6 +114,8 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
     live = _live_graph(operation, options)
     deferred = deferred_parts(live) if is_anything_deferred() else DeferredParts()
     python, hints = _python_types(operation, live, options), _hints(live)
+    part = part_of(live, deferred, python, options)
+    without: Collection[int] = () if part is None else part.without
     nodes: list[Node] = []
     keys: list[str] = []
     holders, dtypes, shapes = array("q"), list[DType](), list[tuple[int, ...]]()
@@ -104,7 +124,7 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
     of_first = _of_first_process(live) if member is not None else set()
     skipped_by_tensorflow = live.skipped_by_tensorflow
     cast = None if options.cast is None else CastOnSave(options.cast)
-    rows = zip(live.paths, _read_all(live, options), live.edges, python, strict=True)
+    rows = zip(live.paths, _read_all(live, options, without), live.edges, python, strict=True)
     for number, (path, values, edges, python_type) in enumerate(rows):
         saved: list[SavedValue] = []
         kind = _kind_of_own(live, number, options, of_first) if member is not None else ""
@@ -133,18 +153,26 @@ def read_state(operation: Operation, options: CheckpointOptions, member: Member 
         listed_once = dict.fromkeys(saved) if len(saved) > 1 else saved  # several values may be listed under one name
         nodes.append(new_node((tuple(edges), tuple(listed_once), (), "", python_type, hints.get(number, ""))))
     for number, node in enumerate(deferred.nodes, start=len(live.objects)):
-        keys += [tensor.key for tensor in node.tensors]
-        holders.extend(number for _ in node.tensors)
-        dtypes += [tensor.dtype for tensor in node.tensors]
-        shapes += [tensor.array.shape for tensor in node.tensors]
-        arrays += [tensor.array for tensor in node.tensors]
-        nodes.append(Node(tuple(node.edges), node.values, python=node.python, hints=node.hints))
+        tensors = [] if number in without else node.tensors
+        keys += [tensor.key for tensor in tensors]
+        holders.extend(number for _ in tensors)
+        dtypes += [tensor.dtype for tensor in tensors]
+        shapes += [tensor.array.shape for tensor in tensors]
+        arrays += [tensor.array for tensor in tensors]
+    graph = _graph(nodes, live, deferred, part)
+    writes = Wholes(keys, holders, dtypes, shapes)
+    state = LiveState(graph, writes, arrays, frozenset(own_positions), frozenset(first))
+    return state if part is None else state._replace(left_out=part.left_out, of_base=part.of_base)
+
+
+def _graph(nodes: list[Node], live: LiveGraph, deferred: DeferredParts, part: SavedPart | None) -> ObjectGraph:
+    """The object graph: the nodes of live objects, which have children and values, with all else; without what a save leaves out."""
+    nodes += [Node(tuple(node.edges), node.values, python=node.python, hints=node.hints) for node in deferred.nodes]
     for number, more in deferred.edges.items():
         nodes[number] = nodes[number]._replace(children=(*nodes[number].children, *more))
     for number, slots in itertools.chain(live.slots.items(), deferred.slots.items()):
         nodes[number] = nodes[number]._replace(slots=(*nodes[number].slots, *slots))
-    writes = Wholes(keys, holders, dtypes, shapes)
-    return LiveState(ObjectGraph(tuple(nodes)), writes, arrays, frozenset(own_positions), frozenset(first))
+    return ObjectGraph(tuple(nodes if part is None else part.graph_of(nodes)))
 
 
 def _live_graph(operation: Operation, options: CheckpointOptions) -> LiveGraph:
@@ -159,7 +187,9 @@ def _live_graph(operation: Operation, options: CheckpointOptions) -> LiveGraph:
     if options.allow_unsaved:
         warn_of_unknown_paths(live, options)
     if live.omissions:
-        refuse_omissions(live.omissions, options)
+        selection = selection_of(options)
+        omissions = (each for each in live.omissions if selection is None or not selection.leaves_alone(each.path))
+        refuse_omissions([*omissions], options)
     for adapter, obj in zip(live.adapters, live.objects, strict=True):
         if "on_attached" in adapter.overrides:
             adapter.on_attached(obj)  # milepost meets objects deeper in the graph here for the first time
@@ -197,15 +227,17 @@ def plan_save(operation: Operation, options: CheckpointOptions) -> tuple[SavePla
         UnsupportedError: Other processes hold parts of a tensor.
     """
     state = read_state(operation, options)
+    if state.of_base:
+        state = state.with_digests(digests_of(state.of_base))
     arrays = [
         _complete(state.writes[number], array) if isinstance(array, ShardedArray) else array
         for number, array in enumerate(state.arrays)
     ]
     policy = options.experimental_sharding_callback
     if policy is None:
-        return SavePlan(state.graph, state.writes), arrays
+        return SavePlan(state.graph, state.writes, left_out=state.left_out), arrays
     shards, placed = policy.assign(state.writes)
-    plan = SavePlan(state.graph, tuple(write for _, write in placed), shards)
+    plan = SavePlan(state.graph, tuple(write for _, write in placed), shards, state.left_out)
     return plan, [
         arrays[number] if write.box is None else arrays[number][write.box.resolve(write.shape)]
         for number, write in placed
@@ -268,24 +300,26 @@ _Read = Sequence[tuple[Value, Array | PiecewiseArray | ShardedArray]]
 """The values of one object, each with its array."""
 
 
-def _read_all(live: LiveGraph, options: CheckpointOptions) -> Iterator[_Read]:
-    """The values of each object by its number, read in the order of the adapters' turns."""
+def _read_all(live: LiveGraph, options: CheckpointOptions, without: Collection[int]) -> Iterator[_Read]:
+    """The values of each object by its number, read in the order of the adapters' turns. Those of some objects are left out."""
     numbers = range(len(live.objects))
     if len({adapter.turn for adapter in set(live.adapters)}) == 1:
-        return _read(live, numbers, options)
+        return _read(live, numbers, options, without)
     in_turn = sorted(numbers, key=lambda number: live.adapters[number].turn)
-    read = dict(zip(in_turn, _read(live, in_turn, options), strict=True))
+    read = dict(zip(in_turn, _read(live, in_turn, options, without), strict=True))
     return map(read.pop, numbers)
 
 
-def _read(live: LiveGraph, numbers: Iterable[int], options: CheckpointOptions) -> Iterator[_Read]:
+def _read(
+    live: LiveGraph, numbers: Iterable[int], options: CheckpointOptions, without: Collection[int]
+) -> Iterator[_Read]:
     """The values of some objects, read one object after the other, when they are asked for."""
     objects, adapters = live.objects, live.adapters
     methods = {adapter: _values_now(adapter) for adapter in set(adapters)}
     for number in numbers:
         adapter = adapters[number]
         values_now = methods[adapter]
-        if values_now is None:
+        if values_now is None or number in without:
             yield ()
             continue
         read: list[tuple[Value, Array | PiecewiseArray | ShardedArray]] = []
@@ -369,6 +403,7 @@ def execute_save(
         AfterCommitError: The checkpoint is visible, but a power cut may lose it.
     """
     own_entries = [(OBJECT_GRAPH, np.array(plan.graph.serialize(), object), STRING)]
+    metadata = plan.left_out.beside(metadata)
     if metadata is not None:
         own_entries.append((METADATA, np.array(metadata, object), STRING))
     writes, shards = plan.writes, plan.shards

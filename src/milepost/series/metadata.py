@@ -3,8 +3,10 @@
 They are one tensor of the checkpoint, a string without dimensions under the key `METADATA`, so it has a checksum, and every
 reader of TensorFlow's format can read it. No object of the program has this key. The text is JSON::
 
-    text    := JSON: {"metrics": metrics | null, "metadata": any JSON}
+    text    := JSON: {"metrics": metrics | null, "metadata": any JSON, ("left_out": left_out)?}
     metrics := {name: number | metrics, ...}
+
+`milepost.engine.left_out` describes ``left_out``, which is there if the save has left out values on purpose.
 
 Numbers that are not finite are written as ``NaN``, ``Infinity`` and ``-Infinity``, as Python does.
 """
@@ -30,10 +32,12 @@ class Metadata(NamedTuple):
     Attributes:
         metrics: The metrics, or None if none were given.
         metadata: The metadata, or None if none was given.
+        left_out: The record of what the save has left out, or None if that is nothing.
     """
 
     metrics: dict[str, Any] | None = None
     metadata: Any = None
+    left_out: Any = None
 
 
 def plain_metrics(metrics: Any) -> dict[str, Any] | None:
@@ -93,6 +97,17 @@ def encode(metrics: Any, metadata: Any) -> bytes | None:
         ) from None
 
 
+def with_left_out(text: bytes | None, left_out: Mapping[str, Any]) -> bytes:
+    """The text that `encode` has returned, with the record of what a save has left out.
+
+    Example:
+        >>> with_left_out(None, {"base": "a"})
+        b'{"metrics": null, "metadata": null, "left_out": {"base": "a"}}'
+    """
+    members = {"metrics": None, "metadata": None} if text is None else json.loads(text)
+    return json.dumps({**members, "left_out": left_out}).encode()
+
+
 def decode(text: bytes) -> Metadata:
     """The inverse of `encode`.
 
@@ -104,7 +119,7 @@ def decode(text: bytes) -> Metadata:
     metrics = parsed.get("metrics")
     if metrics is not None and not isinstance(metrics, dict):
         raise CorruptCheckpointError("metrics are a JSON object", found=f"{metrics!r:.80}")
-    return Metadata(metrics, parsed.get("metadata"))
+    return Metadata(metrics, parsed.get("metadata"), parsed.get("left_out"))
 
 
 def read_metadata(reader: BundleReader) -> Metadata:

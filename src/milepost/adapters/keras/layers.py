@@ -94,6 +94,9 @@ class KerasLayerAdapter(ObjectAdapter):
     def skipped_by_tensorflow(self, obj: Any) -> Collection[str]:
         return [*super().skipped_by_tensorflow(obj), *_COMPILED]
 
+    def frozen(self, obj: Any) -> Collection[Any]:
+        return [each for each in obj._trainable_variables if not each.trainable]
+
     def on_restored(self, obj: Any) -> None:
         watch_resets(obj)
 

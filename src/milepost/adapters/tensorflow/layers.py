@@ -35,6 +35,9 @@ class TensorFlowLayerAdapter(TrackableAdapter):
     def account(self, obj: Any) -> Iterable[Accounted]:
         return account_of_variables(obj, "weights")
 
+    def frozen(self, obj: Any) -> Collection[Any]:
+        return () if obj.trainable else obj._trainable_weights
+
     def aliases(self, obj: Any) -> Mapping[str, str]:
         return _KERAS_3_NAMES
 

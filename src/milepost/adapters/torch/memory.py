@@ -30,6 +30,10 @@ def dtype_of(dtype: torch.dtype) -> DType:
     return DType.of(str(dtype).removeprefix("torch."))
 
 
+_LOOKED_AT: Final = 64
+"""How many elements of a tensor tell, about, that it has changed."""
+
+
 def as_array(tensor: torch.Tensor) -> Array:
     """The value of a tensor. The array shares the tensor's memory if that is on the CPU and NumPy has its layout."""
     must_have_memory(tensor)
@@ -132,6 +136,19 @@ def changed(tensor: Any) -> None:
     """Tells automatic differentiation that the memory of a tensor was written to without it."""
     if not tensor.is_inference():
         torch.autograd.graph.increment_version(tensor)
+
+
+def version_of(tensor: torch.Tensor) -> tuple[int, int, bytes] | None:
+    """What tells that the elements of a tensor have changed: where they are, how often PyTorch has seen them written, and some of them.
+
+    PyTorch does not count what is written through ``.data`` or an array of NumPy. Of such a change, the elements that are looked at tell, unless it
+    leaves all of them as they were.
+    """
+    if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_inference() or not tensor.is_contiguous():
+        return None
+    flat = tensor.detach().view(-1)
+    some = flat[:: max(1, flat.numel() // _LOOKED_AT)].cpu().contiguous()
+    return tensor.data_ptr(), tensor._version, some.view(torch.uint8).numpy().tobytes()
 
 
 @functools.cache

@@ -91,6 +91,9 @@ class ModuleAdapter(Adapter):
     def of_first_process(self, obj: Any) -> Collection[Any]:
         return [buffer for each in layers(obj) for buffer in broadcast_buffers(each)]
 
+    def frozen(self, obj: Any) -> Collection[Any]:
+        return [each for each in unwrapped(obj)._parameters.values() if each is not None and not each.requires_grad]
+
     def stand_ins(self, obj: Any, saved: Collection[str]) -> Iterable[tuple[str, Any]]:
         if STATE_DICT in saved:
             yield STATE_DICT, _own_part(unwrapped(obj))

@@ -23,6 +23,7 @@ from milepost.adapters.torch.memory import (
     memory,
     must_have_memory,
     torch_dtype,
+    version_of,
     write,
 )
 from milepost.adapters.torch.on_gpu import elements, is_large, read_into
@@ -69,6 +70,10 @@ class TensorAdapter(Adapter):
 
     def values(self, obj: Any) -> Sequence[Value]:
         return [_value(prefix, part) for prefix, part in _parts(obj)]
+
+    def version(self, obj: Any) -> Any:
+        versions = [version_of(part) for _, part in _parts(obj)]
+        return None if None in versions else versions
 
     def hints_to_save(self, obj: Any) -> Mapping[str, Array]:
         hints, kept = {}, hints_of.get(obj) or ()

@@ -63,6 +63,22 @@ class Contents(abc.ABC):
         """
         return ()
 
+    def frozen(self, obj: Any) -> Collection[Any]:
+        """Objects that this one holds and that its framework does not train, such as parameters without a gradient. Statistics, which change in
+        training without being trained, are not among them.
+
+        It is called in a save with ``CheckpointOptions(base=...)``, which leaves them out.
+        """
+        return ()
+
+    def version(self, obj: Any) -> Any:
+        """Plain data that is another one when the values of the object have changed. None if only the values themselves tell.
+
+        It is called for what a save with ``CheckpointOptions(base=...)`` leaves out. The values are read again when it has changed, and each
+        time if it is None.
+        """
+        return None
+
     def values(self, obj: Any) -> Sequence[Value]:
         """The tensors of the object itself. It must change nothing, because reports call it too."""
         return ()

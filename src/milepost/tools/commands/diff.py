@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,10 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import short_name
 from milepost.collector import collection_paused
+from milepost.engine.left_out import LeftOut
+from milepost.errors import MilepostError
 from milepost.foreign import called
+from milepost.series.metadata import read_metadata
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_rename
 from milepost.tools.fitting import Column
@@ -97,6 +101,7 @@ def run(options: argparse.Namespace) -> int:
             line(", ".join([*parts, f"{same:,} {compared}"]))
             _print_others(others)
         _note_objects(comparison.readers)
+        _note_left_out(comparison.readers)
     return DIFFERS if any(counts.values()) or others.differ or unused else SUCCESS
 
 
@@ -154,6 +159,13 @@ def _note_objects(readers: Sequence[BundleReader]) -> None:
     ):
         if keys:
             note(f"{how}: {_listed([f'{_called(key)} ({shown(objects[key])})' for key in keys])}")
+
+
+def _note_left_out(readers: Sequence[BundleReader]) -> None:
+    for reader in readers:
+        with suppress(MilepostError):  # metadata that cannot be read has no part in the comparison
+            for text in LeftOut.parsed(read_metadata(reader).left_out).summary():
+                note(f"{shown(reader.prefix)}: {shown(text)}")
 
 
 def _listed(texts: Sequence[str]) -> str:

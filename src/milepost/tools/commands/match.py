@@ -34,6 +34,7 @@ from milepost.tools.terminal import line, print_json, shown, warning
 
 _BAD = (
     Outcome.MISSING,
+    Outcome.LEFT_OUT,
     Outcome.DEFERRED,
     Outcome.UNEXPECTED,
     Outcome.WRONG_SHAPE,

@@ -11,6 +11,7 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.bundle.memory import Array
 from milepost.conversion.chunks import chunks_of
+from milepost.engine.left_out import LeftOut
 from milepost.errors import MilepostError
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.series.metadata import read_metadata
@@ -124,6 +125,7 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
                 "data_files": len(reader.shard_paths),
                 "metrics": saved_with and saved_with.metrics,
                 "metadata": saved_with and saved_with.metadata,
+                "left_out": saved_with and saved_with.left_out,
                 "tensors": [row.to_dict() for row in rows],
                 "layer_names": own_names_of(reader),
                 "objects_not_read": [
@@ -142,6 +144,8 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
             line(f"metrics: {metrics_text(saved_with.metrics)}")
         if saved_with.metadata is not None:
             line(f"metadata: {shown(saved_with.metadata)}")
+        for text in LeftOut.parsed(saved_with.left_out).summary():
+            line(shown(text))
     _print_rows(reader, rows, options)
     if not is_part:
         for key, kind in objects.items():

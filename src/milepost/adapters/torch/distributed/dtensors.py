@@ -25,7 +25,7 @@ from milepost.adapters.torch.distributed.local_shards import (
 )
 from milepost.adapters.torch.distributed.placements import HeldBox, HeldPart
 from milepost.adapters.torch.hints import HINTS
-from milepost.adapters.torch.memory import changed, dtype_of, memory, write
+from milepost.adapters.torch.memory import changed, dtype_of, memory, version_of, write
 from milepost.adapters.torch.on_gpu import elements
 from milepost.adapters.torch.private import swap_tensors
 from milepost.adapters.torch.refused import refusal_of
@@ -56,6 +56,10 @@ class DTensorAdapter(Adapter):
 
     def omission(self, obj: Any) -> Omission | None:
         return refusal_of(obj)
+
+    def version(self, obj: Any) -> Any:
+        version = version_of(local_of(obj))
+        return version and (obj._version, *version)
 
     def values(self, obj: Any) -> Sequence[Value]:
         held_part = held_of(obj)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.weights import load_weights as load_weights
     from milepost.checkpoint.weights import save_weights as save_weights
     from milepost.conversion.conversion import convert as convert
+    from milepost.conversion.digest import digest as digest
     from milepost.conversion.hugging_face import export_hf as export_hf
     from milepost.engine.options import CheckpointOptions as CheckpointOptions
     from milepost.engine.plan import PlannedWrite as PlannedWrite
@@ -91,6 +92,7 @@ _MODULES: Final = {
     "milepost.checkpoint.weights": ["load_weights", "save_weights"],
     "milepost.conversion.conversion": ["convert"],
     "milepost.conversion.hugging_face": ["export_hf"],
+    "milepost.conversion.digest": ["digest"],
     "milepost.engine.options": ["CheckpointOptions"],
     "milepost.engine.plan": ["PlannedWrite"],
     "milepost.engine.progress": ["Progress"],

@@ -22,6 +22,7 @@ COMMANDS = [
     "show",
     "cat",
     "diff",
+    "digest",
     "match",
     "verify",
     "repair",

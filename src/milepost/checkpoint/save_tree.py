@@ -66,15 +66,21 @@ def save(path: PathLike, tree: Any, options: CheckpointOptions | None = None) ->
         {'step': 7, 'sizes': [3, 4], 'weights': array([1., 1.])}
     """
     check_order(path, tree, "milepost.save(path, tree)")
+    checkpoint = checkpoint_of_tree(tree)
+    written = checkpoint.write(path, options)
+    checkpoint.sync()
+    return written
+
+
+def checkpoint_of_tree(tree: Any) -> Checkpoint:
+    """A checkpoint that saves a tree of values. Errors are those of `save` for a tree."""
     prepared = _Preparation().prepared(tree, "", 0)
     if not isinstance(prepared, (dict, list)) or (isinstance(prepared, dict) and prepared.keys() == {SINGLE}):
         prepared = view_of({SINGLE: prepared})
     hold_state(prepared)
     checkpoint = Checkpoint()
     set_root(checkpoint, prepared)
-    written = checkpoint.write(path, options)
-    checkpoint.sync()
-    return written
+    return checkpoint
 
 
 def is_one_part(value: Any) -> bool:

@@ -42,7 +42,9 @@ def test_a_public_name_is_what_its_module_has(name):
     assert getattr(milepost, name) is getattr(sys.modules[DECLARED[name]], name)
 
 
-@pytest.mark.parametrize("name", ["adapters", "coordination", "errors", "retention", "storage", "tensorflow1"])
+@pytest.mark.parametrize(
+    "name", ["adapters", "coordination", "errors", "layouts", "retention", "storage", "tensorflow1"]
+)
 def test_a_public_package_needs_no_import_of_its_own(name):
     assert in_new_process(f"import milepost; print(milepost.{name}.__name__)") == [f"milepost.{name}"]
 

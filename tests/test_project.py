@@ -45,7 +45,10 @@ MODULES = sorted(
 PUBLIC: list[str] = vars(milepost).get("__all__", [])
 PUBLIC_MODULES = [
     "milepost",
-    *(f"milepost.{name}" for name in ("adapters", "coordination", "retention", "storage", "tensorflow1", "testing")),
+    *(
+        f"milepost.{name}"
+        for name in ("adapters", "coordination", "layouts", "retention", "storage", "tensorflow1", "testing")
+    ),
 ]
 FRAMEWORK_MODULES = [
     f"milepost.{name}" for name in ("accelerate", "ignite", "jax", "keras", "lightning", "tf_keras", "transformers")

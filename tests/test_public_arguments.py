@@ -10,6 +10,7 @@ import milepost
 import milepost.adapters
 import milepost.coordination
 import milepost.graph.saved.object_graph
+import milepost.layouts
 import milepost.retention
 import milepost.storage
 import milepost.testing
@@ -20,6 +21,7 @@ MODULES = [
     "milepost",
     "milepost.adapters",
     "milepost.coordination",
+    "milepost.layouts",
     "milepost.retention",
     "milepost.storage",
     "milepost.testing",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from milepost import adapters as adapters
     from milepost import coordination as coordination
     from milepost import errors as errors
+    from milepost import layouts as layouts
     from milepost import retention as retention
     from milepost import storage as storage
     from milepost import tensorflow1 as tensorflow1
@@ -128,7 +129,7 @@ _MODULES: Final = {
 }
 """The public names, by the module that has each. The imports above tell type checkers and editors the same."""
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
-_PACKAGES: Final = frozenset({"adapters", "coordination", "errors", "retention", "storage", "tensorflow1"})
+_PACKAGES: Final = frozenset({"adapters", "coordination", "errors", "layouts", "retention", "storage", "tensorflow1"})
 """Public modules that need no import statement of their own."""
 _IMPORTED: Final = frozenset(
     {

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence as _Sequence
 from typing import Any
 from typing import TypeVar as _TypeVar
 
@@ -14,6 +15,7 @@ import jax as _jax  # noqa: F401 - without JAX, this module cannot be imported
 
 from milepost.checkpoint.tree_checkpoint import TreeCheckpoint as _TreeCheckpoint
 from milepost.checkpoint.tree_checkpoint import is_of_series as _is_of_series
+from milepost.engine.layouts.steps import Step as _Step
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.options import storage_of as _storage_of
 from milepost.engine.options import takes_options as _takes_options
@@ -75,6 +77,7 @@ def restore(
     only: _Names | None = None,
     cast: bool | _Names = False,
     skip_mismatch: bool = False,
+    convert: _Sequence[_Step] = (),
 ) -> tuple[_TreeT, LoadStatus]:
     """Makes a new tree with saved values.
 
@@ -90,6 +93,7 @@ def restore(
         only: As for `milepost.Checkpoint.restore`.
         cast: As for `milepost.Checkpoint.restore`.
         skip_mismatch: As for `milepost.Checkpoint.restore`.
+        convert: As for `milepost.Checkpoint.restore`.
 
     Returns:
         The new tree, of the type of the given one, and a status with assertions and a full report.
@@ -112,5 +116,14 @@ def restore(
     checkpoint.hold(tree, own=True)
     counts = _is_of_series(_plain_path(path), _storage_of(options))
     read = checkpoint.restore if counts else checkpoint.read
-    status = read(path, options, rename=rename, ignore=ignore, only=only, cast=cast, skip_mismatch=skip_mismatch)
+    status = read(
+        path,
+        options,
+        rename=rename,
+        ignore=ignore,
+        only=only,
+        cast=cast,
+        skip_mismatch=skip_mismatch,
+        convert=convert,
+    )
     return checkpoint.release(status), status

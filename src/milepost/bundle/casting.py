@@ -6,15 +6,16 @@ not have, an integer that would be rounded. Everything is checked when a tensor 
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
 from milepost.bundle.catalogue import Catalogue
 from milepost.bundle.format.entry import Entry
-from milepost.bundle.interface import BundleReader, Origin
+from milepost.bundle.interface import BundleReader
 from milepost.bundle.memory import Array
 from milepost.bundle.transfer import CHUNK
+from milepost.bundle.wrapping import WrappingReader
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.storage import ReadableFile
 from milepost.tensor import DType, TensorSlice, TensorSpec
@@ -23,7 +24,7 @@ from milepost.tensor.dtype import STRING
 _FLOATING: Final = "fc"
 
 
-class CastingReader:
+class CastingReader(WrappingReader):
     """An open checkpoint, some tensors of which are read as other element types.
 
     Args:
@@ -34,7 +35,7 @@ class CastingReader:
     """
 
     def __init__(self, reader: BundleReader) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._dtypes: dict[str, DType] = {}
         self.loss: dict[str, float] = {}
 
@@ -45,24 +46,6 @@ class CastingReader:
     def saved(self, key: str) -> TensorSpec:
         """Element type and shape of a tensor in the file."""
         return self._reader.spec(key)
-
-    @property
-    def prefix(self) -> str:
-        return self._reader.prefix
-
-    @property
-    def shard_paths(self) -> list[str]:
-        return self._reader.shard_paths
-
-    @property
-    def origin(self) -> Origin:
-        return self._reader.origin
-
-    def keys(self) -> list[str]:
-        return self._reader.keys()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._reader
 
     def spec(self, key: str) -> TensorSpec:
         spec = self._reader.spec(key)
@@ -105,30 +88,6 @@ class CastingReader:
 
     def map(self, key: str) -> Array:
         return self.read(key) if key in self._dtypes else self._reader.map(key)
-
-    def verify(self) -> tuple[int, int]:
-        return self._reader.verify()
-
-    def check_files(self) -> None:
-        self._reader.check_files()
-
-    def hold(self) -> None:
-        self._reader.hold()
-
-    def is_replaced(self) -> bool:
-        return self._reader.is_replaced()
-
-    def release(self, *, for_good: bool) -> None:
-        self._reader.release(for_good=for_good)
-
-    def close(self) -> None:
-        self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _converted(self, key: str, array: Array) -> Array:
         dtype = self._dtypes[key]

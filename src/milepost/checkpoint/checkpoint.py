@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -19,6 +19,7 @@ from milepost.checkpoint.tracing import RESTORE_OUTSIDE, as_written, is_traced, 
 from milepost.collector import collection_paused
 from milepost.deferred.identity import last_restore
 from milepost.deferred.table import admit
+from milepost.engine.layouts.steps import Step
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.translation import SAVE_COUNTER, Names, Rename, translation
 from milepost.errors import UnsupportedError
@@ -247,6 +248,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         only: Names | None = None,
         cast: bool | Names = False,
         skip_mismatch: bool = False,
+        convert: Sequence[Step] = (),
     ) -> LoadStatus:
         """Restores a checkpoint that `save` saved. Objects that do not exist yet get their values when they are attached.
 
@@ -268,6 +270,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
                 report has the largest relative error of each. A number that the new type does not have is refused.
             skip_mismatch: Whether a live object keeps its value if the saved one has another shape, as if ``ignore`` named it. A warning
                 lists these. Otherwise they are an error. An object that is made later must fit.
+            convert: Steps of `milepost.layouts` that lay out saved values otherwise, such as q, k and v that become qkv. They have
+                saved names, and ``rename`` gets the names of what they make.
 
         Returns:
             A status with assertions and a full report.
@@ -301,7 +305,14 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             counter = self.save_counter  # made first, so that it is restored with the other values, or not at all
             try:
                 status = self.read(
-                    path, options, rename=rename, ignore=ignore, only=only, cast=cast, skip_mismatch=skip_mismatch
+                    path,
+                    options,
+                    rename=rename,
+                    ignore=ignore,
+                    only=only,
+                    cast=cast,
+                    skip_mismatch=skip_mismatch,
+                    convert=convert,
                 )
             except BaseException:
                 if is_new and not last_restore(counter):
@@ -323,6 +334,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
         only: Names | None = None,
         cast: bool | Names = False,
         skip_mismatch: bool = False,
+        convert: Sequence[Step] = (),
     ) -> LoadStatus:
         """Restores a checkpoint that `write` wrote. Unlike `restore`, this makes no `save_counter` and does
         not let later saves add to the series that the checkpoint may belong to.
@@ -335,6 +347,7 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             only: As for `restore`.
             cast: As for `restore`.
             skip_mismatch: As for `restore`.
+            convert: As for `restore`.
 
         Returns:
             A status with assertions and a full report.
@@ -346,7 +359,8 @@ class Checkpoint(ScaffoldSaver, Tracked, StateHolder):
             UnsupportedError: The call is inside a ``tf.function``.
         """
         refuse_if_traced("a restore", RESTORE_OUTSIDE)
-        changes, settings = translation(rename, ignore, only, cast, skip_mismatch), resolved(options)
+        changes = translation(rename, ignore, only, cast, skip_mismatch, convert)
+        settings = resolved(options)
         if path is None:
             return InitializationOnlyStatus(self._view)
         with self._private.writer.exclusive(settings.process_timeout):

@@ -27,6 +27,7 @@ from milepost.bundle import BundleReader
 from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.save_tree import ATTRIBUTES, SINGLE
 from milepost.engine.arguments import wrong
+from milepost.engine.layouts.steps import Step, checked
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.progress import Reporter, in_one_stage, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
@@ -76,6 +77,7 @@ def load(
     rename: Rename = (),
     ignore: Names = (),
     only: Names | None = None,
+    convert: Sequence[Step] = (),
 ) -> Any:
     """Loads a checkpoint, or a file of another library, as a tree of values.
 
@@ -91,6 +93,8 @@ def load(
         rename: New names of saved values, as for `milepost.Checkpoint.restore`; ``{"model": ""}`` takes the first name away.
         ignore: Saved names of values to leave out. A name stands for everything below it, too; ``*`` stands for any text.
         only: Saved names. All other values are left out, and are not read.
+        convert: Steps of `milepost.layouts` that lay out saved values otherwise, as for `milepost.Checkpoint.restore`. The other arguments get the names
+            of what they make.
 
     Returns:
         Dicts, lists, tuples, numbers, text and arrays. Arrays in what is saved as plain state, such as a dict with numbers as keys or the
@@ -119,9 +123,9 @@ def load(
         {'epoch': 3, 'rates.0': 0.1, 'rates.1': 0.2}
     """
     settings, selected, beside = resolved(options), _Selected(rename, ignore, only), Beside()
-    files = storage_of(settings)
+    files, steps = storage_of(settings), checked(convert)
     with (
-        open_any(files, resolve(plain_path(path), files)) as reader,
+        open_any(files, resolve(plain_path(path), files), steps) as reader,
         reporting(settings.progress, "load", reader.prefix) as reporter,
     ):
         kind = _checked_kind(arrays, mapped=mapped)

@@ -6,10 +6,12 @@ The files are those of Keras 2's ``model.save_weights(prefix)``. They also hold 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Final
 
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.checkpoint.tracing import as_written, refuse_if_traced
+from milepost.engine.layouts.steps import Step
 from milepost.engine.options import CheckpointOptions, resolved, takes_options
 from milepost.engine.translation import Names, Rename
 from milepost.errors import UnsupportedError
@@ -80,6 +82,7 @@ def load_weights(
     only: Names | None = None,
     cast: bool | Names = False,
     skip_mismatch: bool = False,
+    convert: Sequence[Step] = (),
 ) -> LoadStatus:
     """Restores a model from a checkpoint of `save_weights` or Keras 2, or from any checkpoint whose root is such a model.
 
@@ -96,6 +99,7 @@ def load_weights(
         only: As for `milepost.Checkpoint.restore`.
         cast: As for `milepost.Checkpoint.restore`.
         skip_mismatch: As for `milepost.Checkpoint.restore`.
+        convert: As for `milepost.Checkpoint.restore`.
 
     Returns:
         A status with assertions and a full report.
@@ -122,6 +126,7 @@ def load_weights(
         only=only,
         cast=cast,
         skip_mismatch=skip_mismatch,
+        convert=convert,
     )
 
 

@@ -13,6 +13,7 @@ from milepost.bundle.memory import Array, bytes_of, swap_bytes
 from milepost.bundle.problems import wrong_checksum
 from milepost.bundle.transfer import read_chunks
 from milepost.coding.crc32c import combine, crc32c, mask
+from milepost.engine.layouts.checkpoints import LaidOutReader
 from milepost.errors import MilepostError
 from milepost.foreign import ForeignReader
 from milepost.storage import ReadableFile
@@ -44,7 +45,8 @@ def chunks_of(reader: BundleReader, key: str) -> Iterator[Array]:
     extent = reader.extent(key)
     if extent is None:
         entry = reader.entry(key)
-        if entry.slices and not entry.dtype.is_bytes:
+        is_in_parts = entry.slices or (isinstance(reader, LaidOutReader) and reader.made_of(key))
+        if is_in_parts and not entry.dtype.is_bytes:
             for box in _rows(entry.spec):
                 yield reader.read(key, box).reshape(-1)
         else:

@@ -21,6 +21,8 @@ from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, planned
 from milepost.conversion.torch_pickle import holds_stream
 from milepost.engine.arguments import wrong
+from milepost.engine.layouts.opening import sources_of
+from milepost.engine.layouts.steps import Step
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.progress import Reporter, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
@@ -55,6 +57,7 @@ class Conversion:
         not_carried_over: What the checkpoint has beside values and the format has no place for.
         flattened: Whether lists and dicts inside each other have become parts of names, since the format has names only.
         rounded: By name, the largest relative error of each tensor whose numbers were rounded by ``dtype``.
+        made_of: By name, the keys of the saved values of which ``convert`` has made a tensor.
         streams: The names of values in a file of PyTorch that hold an `io.BytesIO`. ``torch.load`` reads such a file with ``weights_only=False``, or
             after ``torch.serialization.add_safe_globals([io.BytesIO])``.
     """
@@ -70,6 +73,7 @@ class Conversion:
     flattened: bool = False
     rounded: dict[str, float] = field(default_factory=dict)
     streams: Sequence[str] = ()
+    made_of: dict[str, list[str]] = field(default_factory=dict)
 
 
 @takes_options("restore")
@@ -88,6 +92,7 @@ def convert(
     partial: bool = False,
     model: Any = None,
     metadata: Mapping[str, str] | None = None,
+    convert: Sequence[Step] = (),
     options: CheckpointOptions | None = None,
 ) -> Conversion:
     """Writes the values of a checkpoint, or a part of them, in another format. Memory does not grow with the size of the files.
@@ -115,6 +120,8 @@ def convert(
             checkpoint has other objects beside the model, a dict of all as they were saved, such as ``dict(model=model,
             optimizer=optimizer)``, or a `milepost.Checkpoint`. None of them changes, but that the optimizer of the model is built.
         metadata: For ``"safetensors"``: text by names, for the ``__metadata__`` of each file. That of a safetensors file that is read is kept.
+        convert: Steps of `milepost.layouts` that lay out saved values otherwise, as for `milepost.Checkpoint.restore`. The other arguments get the names
+            of what they make.
         options: How to read: where the checkpoint is, and who is told how far this is.
 
     Returns:
@@ -142,7 +149,7 @@ def convert(
     target = plain_path(target)
     settings = resolved(options)
     files = storage_of(settings)
-    form, translation = _checked_format(format, target), Translation(rename, ignore, only)
+    form, translation = _checked_format(format, target), Translation(rename, ignore, only, convert=convert)
     opened = resolve(plain_path(path), files)
     names = None
     if model is not None:
@@ -162,7 +169,7 @@ def convert(
         metadata=metadata,
     )
     with (
-        open_any(files, opened) as reader,
+        open_any(files, opened, translation.convert) as reader,
         reporting(settings.progress, "convert", reader.prefix) as reporter,
     ):
         return converted(reader, wanted, reporter)
@@ -302,6 +309,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         wanted.format in _OF_NAMES and _is_nested(reader) and any("/" in tensor.name for tensor in export.tensors),
         {tensor.name: tensor.rounded for tensor in export.tensors if tensor.rounded},
         [tensor.name for tensor in export.tensors if tensor.is_state and holds_stream(tensor.state)],
+        {tensor.name: sources for tensor in export.tensors if (sources := sources_of(reader, tensor.key))},
     )
 
 

@@ -71,8 +71,9 @@ class RestoreRecord:
         left_out: What the save has left out on purpose, by live names.
 
     Attributes:
-        reader: The open checkpoint. If numbers are converted, it converts them.
-        casting: The same, if numbers are converted; else None.
+        source: The open checkpoint.
+        reader: The same. If numbers are converted, it converts them.
+        casting: This reader, if numbers are converted; else None.
         uid: Its number. Later restores win.
         saved: The nodes of the object graph.
         place: The line of the program that restored.
@@ -104,6 +105,7 @@ class RestoreRecord:
         file: FileNotes = NO_NOTES,
         left_out: LeftOut = NOTHING,
     ) -> None:
+        self.source = reader
         self.casting = CastingReader(reader) if translated.translation.cast else None
         self.reader: BundleReader = self.casting or reader
         self.translated = translated

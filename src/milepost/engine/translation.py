@@ -2,9 +2,9 @@
 
 ::
 
-    saved name  --rename-->  live name  --ignore, only-->  restored, or left alone  --cast-->  element type of the live object
+    file  --convert-->  saved name  --rename-->  live name  --ignore, only-->  restored, or left alone  --cast-->  element type of the live object
 
-A saved name is what `milepost.list_variables` shows, without what follows ``/.ATTRIBUTES``. In patterns of names ``.`` and ``/`` are the same,
+`milepost.engine.layouts` does what ``convert`` says when a file is opened, so its new names are saved names to all that follows. A saved name is what `milepost.list_variables` shows, without what follows ``/.ATTRIBUTES``. In patterns of names ``.`` and ``/`` are the same,
 because PyTorch separates names by ``.`` and checkpoints by ``/``.
 
 A slot variable has two names, because it belongs to a variable and to an optimizer::
@@ -26,6 +26,8 @@ from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
 from milepost.engine.arguments import wrong
+from milepost.engine.layouts.patterns import DOT
+from milepost.engine.layouts.steps import Step, checked
 from milepost.engine.unused_names import UnusedNames, warn_of_unused_name
 from milepost.errors import MilepostError, UntrackableError
 from milepost.graph.keys import ATTRIBUTES, SLOT, names_of
@@ -36,8 +38,6 @@ Rename = Mapping[str, str] | Sequence[tuple[str | re.Pattern[str], str]] | Calla
 Names = str | Sequence[str]
 """Names, in which ``*`` stands for any text. A name also stands for everything below it."""
 _ONE_NAME: Final = r"([^./]*)"
-_DOT: Final = re.compile(r"(?<!\.)\.(?![.S])")
-"""A dot that separates names. One that belongs to a name is doubled in paths."""
 SAVE_COUNTER: Final = "save_counter"
 """The counter that milepost adds to a checkpoint. A file without it is complete."""
 
@@ -57,7 +57,7 @@ class _Prefix(NamedTuple):
         new = re.sub(r"\*", lambda _: next(parts), self.new)
         rest = match[match.lastindex or 0]
         if not dotted:
-            new = _DOT.sub("/", new)
+            new = DOT.sub("/", new)
         if not new:
             return rest.lstrip("./")
         return new + rest if not rest or rest[0] in "./" else f"{new}/{rest}"
@@ -77,6 +77,7 @@ class Translation:
         cast: Whether numbers are converted to the element types of the live objects. A bool is for all values; live names are for
             these values.
         skip_mismatch: Whether live objects keep their values if the saved ones have other shapes.
+        convert: The steps that lay out saved values otherwise.
         kept: Paths of more live objects that keep their values, in the form in which paths are compared: because the saved ones have other shapes, or
             because the file has other names for them that ``ignore`` or ``only`` leave out.
         also: Other names of live objects, by the keys of the values that they take, for ``cast``.
@@ -94,6 +95,7 @@ class Translation:
     only: Names | None = None
     cast: bool | Names = False
     skip_mismatch: bool = False
+    convert: Sequence[Step] = ()
     kept: Set[str] = frozenset()
     also: Mapping[str, Collection[str]] = field(default_factory=dict)
     tell: Callable[[str], object] = field(default=warn_of_unused_name, repr=False, compare=False)
@@ -109,6 +111,7 @@ class Translation:
         set_field(self, "unused", UnusedNames(self.tell))
         if not isinstance(self.skip_mismatch, bool):
             raise wrong("skip_mismatch", self.skip_mismatch, "True or False")
+        set_field(self, "convert", checked(self.convert))
         set_field(self, "_ignored", self._pattern("ignore", self.ignore) if self.ignore else None)
         set_field(self, "_wanted", None if self.only is None else self._pattern("only", self.only))
         set_field(self, "_cast", None if isinstance(self.cast, bool) else self._pattern("cast", self.cast))
@@ -284,8 +287,8 @@ class Translation:
         for pattern, new in self._expressions:
             new_name, count = pattern.subn(new, name)
             if not count:  # the pattern may have the separator of other files
-                new_name, count = pattern.subn(new, _DOT.sub("/", name) if dotted else name.replace("/", "."))
-                new_name = new_name if dotted else _DOT.sub("/", new_name)
+                new_name, count = pattern.subn(new, DOT.sub("/", name) if dotted else name.replace("/", "."))
+                new_name = new_name if dotted else DOT.sub("/", new_name)
             if count:
                 name = new_name
                 self.unused.replaced(pattern.pattern)
@@ -382,7 +385,12 @@ AS_SAVED: Final = Translation()
 
 
 def translation(
-    rename: Rename, ignore: Names, only: Names | None, cast: bool | Names, skip_mismatch: bool = False
+    rename: Rename,
+    ignore: Names,
+    only: Names | None,
+    cast: bool | Names,
+    skip_mismatch: bool = False,
+    convert: Sequence[Step] = (),
 ) -> Translation:
     """The translation of these arguments, which is `AS_SAVED` if none was given. Errors are those of `Translation`.
 
@@ -393,13 +401,14 @@ def translation(
     if (
         isinstance(rename, tuple)
         and isinstance(ignore, tuple)
-        and not (rename or ignore)
+        and isinstance(convert, (tuple, list))
+        and not (rename or ignore or convert)
         and only is None
         and cast is False
         and skip_mismatch is False
     ):
         return AS_SAVED
-    return Translation(rename, ignore, only, cast, skip_mismatch)
+    return Translation(rename, ignore, only, cast, skip_mismatch, convert)
 
 
 @dataclass(frozen=True)

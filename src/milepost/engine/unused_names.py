@@ -167,7 +167,7 @@ def _drop_fitting(entries: dict[Any, re.Pattern[str]], name: str) -> None:
 def _of_saved(unused: _Unused, saved: Iterable[str]) -> str:
     if unused.text == _FUNCTION:
         return f"the function given as rename has returned every saved name unchanged, so it renames nothing; {_some(saved)}"
-    return f"rename has {unused.text!r}, which fits no saved name, so it renames nothing; {_nearest(unused.text, saved) or _some(saved)}"
+    return f"rename has {unused.text!r}, which fits no saved name, so it renames nothing; {nearest(unused.text, saved) or _some(saved)}"
 
 
 def _of_live(unused: _Unused, paths: Iterable[str], known: str) -> Unmet:
@@ -176,7 +176,7 @@ def _of_live(unused: _Unused, paths: Iterable[str], known: str) -> Unmet:
         otherwise += ": cast is True, or the names of values, whose live objects say which element type they get"
     return Unmet(
         f"{unused.argument} names {unused.text!r}, and {known} has this name",
-        _nearest(unused.text, paths) or otherwise,
+        nearest(unused.text, paths) or otherwise,
     )
 
 
@@ -189,7 +189,7 @@ _ONLY_IS_EMPTY: Final = Unmet(
 )
 
 
-def _nearest(text: str, names: Iterable[str]) -> str:
+def nearest(text: str, names: Iterable[str]) -> str:
     """The names most like a text, and beginnings of names, as a question."""
     known: dict[str, str] = {}  # in the form in which they are compared
     for name in names:

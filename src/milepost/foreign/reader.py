@@ -118,6 +118,11 @@ class ForeignReader:
         return self._root
 
     @property
+    def file(self) -> ForeignFile:
+        """The open file."""
+        return self._file
+
+    @property
     def keras(self) -> KerasFile | None:
         """The file, if it is one of Keras."""
         from milepost.foreign.keras.files import KerasFile

@@ -28,22 +28,22 @@ def renamed(tree: Any, rename: Rename, *, dotted: bool = False) -> tuple[Any, di
     """
     if not isinstance(tree, _CONTAINERS):
         return tree, {}, []
-    targets = {path: _target(path, rename) for path, _ in _leaves(tree)}
+    targets = {path: _target(path, rename) for path, _ in leaves(tree)}
     all_moves = moves(targets)
     if not all_moves:
         return tree, {}, []
     if dotted:
         _refuse_same_names(targets)
-    rest, contents = _without(tree, [move.old for move in all_moves]), _Contents(tree)
+    rest, contents = without(tree, [move.old for move in all_moves]), _Contents(tree)
     names: dict[str, str] = {}
     for move in all_moves:
         if move.new is not None:
             moved = contents.at(move.old)
-            _put(rest, move.new, moved)
-            for path, _ in _leaves(moved):
+            put(rest, move.new, moved)
+            for path, _ in leaves(moved):
                 names["/".join((*move.new, *path))] = "/".join((*move.old, *path))
     for move in all_moves:
-        _drop_empty(rest, move.old[:-1])
+        drop_empty(rest, move.old[:-1])
     _note_versions(tree, rest, targets)
     return rest, names, ["/".join(path) for path, target in targets.items() if target is None]
 
@@ -84,7 +84,8 @@ def _target(path: Path, rename: Rename) -> Path | None:
     return None if new is None else tuple(new.split("/"))
 
 
-def _leaves(tree: Any) -> Iterator[tuple[Path, Any]]:
+def leaves(tree: Any) -> Iterator[tuple[Path, Any]]:
+    """What is in nested containers and is none, each with its path."""
     pending: list[tuple[Path, Any]] = [((), tree)]
     while pending:
         path, value = pending.pop()
@@ -122,7 +123,7 @@ def _copied(tree: Any) -> _Dict:
     return copy
 
 
-def _without(tree: Any, paths: Collection[Path]) -> _Dict:
+def without(tree: Any, paths: Collection[Path]) -> _Dict:
     """A copy without some parts. Containers that lose nothing are not copied."""
     copy = _copied(tree)
     copies: dict[Path, _Dict] = {(): copy}
@@ -137,7 +138,7 @@ def _without(tree: Any, paths: Collection[Path]) -> _Dict:
     return copy
 
 
-def _drop_empty(tree: _Dict, path: Path) -> None:
+def drop_empty(tree: _Dict, path: Path) -> None:
     """Removes a dict that has lost all its members, and the dicts above it that hold nothing else."""
     holders = [tree]
     for name in path:
@@ -158,7 +159,12 @@ def _key(tree: _Dict, name: str) -> Any:
     return next((key for (text, _), key in zip(members(tree), tree, strict=True) if text == name), name)
 
 
-def _put(tree: _Dict, path: Path, value: Any) -> None:
+def put(tree: _Dict, path: Path, value: Any) -> None:
+    """Puts a value or a container at a path of a copy that `without` has made. Missing dicts are made.
+
+    Raises:
+        UnsupportedError: There is a value.
+    """
     pending = [(tree, path, value)]
     while pending:
         tree, path, value = pending.pop()

@@ -22,7 +22,7 @@ from milepost.engine.options import selection_of
 from milepost.engine.report import Outcome, Report, ReportEntry, sorted_report
 from milepost.engine.restore_record import RestoreRecord
 from milepost.engine.translation import SAVE_COUNTER
-from milepost.errors import StorageError, UnrestoredWarning, warn
+from milepost.errors import StorageError, UnrestoredWarning, importing, warn
 from milepost.graph.adapter import adapter_of, adapter_of_type
 from milepost.graph.contract.operation import Operation
 from milepost.graph.description import counted
@@ -41,6 +41,7 @@ from milepost.restoring.unsaved_slots import STAYED
 _NONE: Final[frozenset[str]] = frozenset()
 _FILLED: Final = "not in the file under this name; the object above it has given it a value when it loaded its state"
 _KEPT: Final = "not in the file; the live value stays, and load_state_dict of PyTorch accepts this too"
+_MOST_NAMED: Final = 8
 _EMPTY: Final = str(SPEC_OF_NONE)
 
 
@@ -116,12 +117,26 @@ def outcomes_of(record: RestoreRecord) -> Counter[Outcome]:
 
 def matched_entry(record: RestoreRecord, key: str) -> ReportEntry:
     """The entry for a value that was assigned."""
-    spec = _saved_spec(record, key)
+    spec, origin = _saved_spec(record, key), _origin(record, key)
     if record.casting is None or key not in record.casting.loss:
-        return ReportEntry(Outcome.MATCHED, key, spec, spec)
+        return ReportEntry(Outcome.MATCHED, key, spec, spec, origin)
     loss = record.casting.loss[key]
     note = f"converted; the largest relative error is {loss:.1e}" if loss else "converted without a loss"
-    return ReportEntry(Outcome.MATCHED, key, str(record.casting.saved(key)), spec, note)
+    return ReportEntry(
+        Outcome.MATCHED, key, str(record.casting.saved(key)), spec, "; ".join(filter(None, [origin, note]))
+    )
+
+
+def _origin(record: RestoreRecord, key: str) -> str:
+    """Of which saved values ``convert`` has made a value; empty if it is as it was saved."""
+    if not record.translated.translation.convert:
+        return ""
+    with importing():
+        from milepost.engine.layouts.opening import sources_of  # few programs lay out values otherwise
+
+    names = [each.partition(ATTRIBUTES)[0] for each in sources_of(record.source, key)]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"made of {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
 
 
 @collection_paused()
@@ -205,6 +220,7 @@ def entries_of_saved(
             )
         elif outcome is Outcome.UNEXPECTED and number in record.bound:
             note = "its object no longer exists"
+        note = "; ".join(filter(None, [note, _origin(record, key)]))
         entries.append(ReportEntry(outcome, key, _saved_spec(record, key), note=note))
     for number, node in record.graph.inner:
         if node.saver and not record.is_skipped(number):

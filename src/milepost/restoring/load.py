@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from milepost.bundle import BundleReader, index_path, open_whole
 from milepost.collector import collection_paused
 from milepost.distributed.find import rounds_of
+from milepost.engine.layouts.steps import Step
 from milepost.engine.left_out import LeftOut
 from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.report import Outcome, Report
@@ -97,8 +98,31 @@ def nones_of(reader: BundleReader) -> Collection[str]:
     return () if graph is None else graph.nones()
 
 
-def open_any(storage: Storage, path: str) -> BundleReader:
-    """Opens a checkpoint, a SavedModel, or a file or directory of another library. Errors are those of `open_whole`."""
+def open_any(storage: Storage, path: str, convert: Sequence[Step] = ()) -> BundleReader:
+    """Opens a checkpoint, a SavedModel, or a file or directory of another library.
+
+    Args:
+        storage: Where it is.
+        path: The path.
+        convert: The steps that lay out its values otherwise.
+
+    Raises:
+        MilepostError: As for `open_whole`, or the steps do not fit the file.
+    """
+    reader = _opened(storage, path)
+    if not convert:
+        return reader
+    try:
+        with importing():
+            from milepost.engine.layouts.opening import laid_out  # few programs lay out values otherwise
+
+        return laid_out(reader, read_object_graph(reader), convert)
+    except BaseException:
+        reader.close()
+        raise
+
+
+def _opened(storage: Storage, path: str) -> BundleReader:
     check_not_empty(path)
     if not storage.is_file(index_path(path)):
         path = checkpoint_of(storage, path)
@@ -150,7 +174,7 @@ def _without_misfits(prefix: str, view: View, options: CheckpointOptions, transl
     """A translation in which live objects keep their values if the saved ones have other shapes. A warning lists them."""
     import_adapters()
     tried = replace(translation, tell=lambda message: None)
-    with open_any(storage_of(options), prefix) as reader:
+    with open_any(storage_of(options), prefix, translation.convert) as reader:
         restoration, operation, *_ = _prepared(reader, view, options, None, tried)
         pairs = [(entry, obj) for entry, obj in restoration.misfits(operation) if has_other_shape(entry)]
         if not pairs:
@@ -175,7 +199,7 @@ def _load_any(
     storage, started = storage_of(options), time.monotonic()
     try:
         for tries_left in range(_TRIES, -1, -1):
-            reader = open_any(storage, prefix)
+            reader = open_any(storage, prefix, translation.convert)
             try:
                 with collection_paused() as pause:
                     prepared = _prepared(reader, view, options, rounds, translation)
@@ -217,7 +241,7 @@ def preview(prefix: str, view: View, options: CheckpointOptions, translation: Tr
         UntrackableError: A live object raises an error when its children or values are read.
     """
     import_adapters()
-    with open_any(storage_of(options), prefix) as reader:
+    with open_any(storage_of(options), prefix, translation.convert) as reader:
         prepared = _prepared(reader, view, options, None, translation)
         _warn_of_unused_names(prepared, translation)
         return prepared.restoration.preview(prepared.operation)
@@ -238,7 +262,7 @@ def matched_values(
         MismatchError: A saved value does not fit its object.
     """
     import_adapters()
-    with open_any(storage_of(options), prefix) as reader:
+    with open_any(storage_of(options), prefix, translation.convert) as reader:
         prepared = _prepared(reader, view, options, None, translation)
         if not isinstance(prepared.restoration, Restoration):
             return None

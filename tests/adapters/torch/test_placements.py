@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 placements = pytest.importorskip("milepost.adapters.torch.distributed.placements")
-held, Split, with_repetitions = placements.held, placements.Split, placements.with_repetitions
+held, MeshSplit, with_repetitions = placements.held, placements.MeshSplit, placements.with_repetitions
 
 
 def elements(found, shape):
@@ -34,7 +34,7 @@ def test_splits_are_taken_one_after_the_other(shape, dims):
         expected = torch.arange(shape[0] * shape[1]).reshape(shape)
         for axis, dim in enumerate(dims):
             expected = chunk(expected, mesh.shape[axis], place[axis], dim)
-        found = held(shape, mesh, [Split(axis, dim) for axis, dim in enumerate(dims)], rank)
+        found = held(shape, mesh, [MeshSplit(axis, dim) for axis, dim in enumerate(dims)], rank)
         assert np.array_equal(elements(found, shape), expected.numpy()), rank
 
 
@@ -45,31 +45,38 @@ def test_a_strided_split_comes_after_those_of_later_dimensions_of_the_mesh(lengt
     mesh = np.arange(data * tensor).reshape(data, tensor)
     for rank, (row, column) in enumerate(itertools.product(range(data), range(tensor))):
         expected = chunk(chunk(torch.arange(length), tensor, column, 0), data, row, 0)
-        found = held((length,), mesh, [Split(0, 0, factor=tensor), Split(1, 0)], rank)
+        found = held((length,), mesh, [MeshSplit(0, 0, factor=tensor), MeshSplit(1, 0)], rank)
         assert elements(found, (length,)).tolist() == expected.tolist(), rank
 
 
 def test_a_strided_split_of_another_factor_is_taken_by_its_definition():
     # Four parts, each of which is split in two, as a view of a sharded tensor may be.
-    found = [held((16,), np.arange(2), [Split(0, 0, factor=4)], rank) for rank in range(2)]
+    found = [held((16,), np.arange(2), [MeshSplit(0, 0, factor=4)], rank) for rank in range(2)]
     assert elements(found[0], (16,)).tolist() == [0, 1, 4, 5, 8, 9, 12, 13]
     assert [part.start for part in found[1].parts] == [(2,), (6,), (10,), (14,)]
 
 
 def test_an_order_that_is_told_is_taken():
     mesh = np.arange(4).reshape(2, 2)
-    found = [held((8,), mesh, [Split(0, 0), Split(1, 0)], rank, {0: (1, 0)}).parts[0].start for rank in range(4)]
+    found = [
+        held((8,), mesh, [MeshSplit(0, 0), MeshSplit(1, 0)], rank, {0: (1, 0)}).parts[0].start for rank in range(4)
+    ]
     assert found == [(0,), (4,), (2,), (6,)]
 
 
 def test_replicas_have_the_same_holders():
     mesh = np.array([[0, 1], [2, 3]])
-    assert [held((4, 4), mesh, [Split(1, 0)], rank).holders for rank in range(4)] == [(0, 2), (1, 3), (0, 2), (1, 3)]
+    assert [held((4, 4), mesh, [MeshSplit(1, 0)], rank).holders for rank in range(4)] == [
+        (0, 2),
+        (1, 3),
+        (0, 2),
+        (1, 3),
+    ]
 
 
 def test_every_element_is_held_by_exactly_the_holders():
     mesh, shape = np.array([[[4, 1], [2, 0]], [[3, 5], [7, 6]]]), (5, 3)
-    splits = [Split(0, 0, factor=2), Split(1, 0)]
+    splits = [MeshSplit(0, 0, factor=2), MeshSplit(1, 0)]
     counts = np.zeros(shape, int)
     for rank in range(8):
         found = held(shape, mesh, splits, rank)
@@ -81,7 +88,7 @@ def test_every_element_is_held_by_exactly_the_holders():
 
 
 def test_a_process_outside_the_mesh_holds_nothing():
-    assert held((4,), np.array([0, 1]), [Split(0, 0)], 2).parts == ()
+    assert held((4,), np.array([0, 1]), [MeshSplit(0, 0)], 2).parts == ()
 
 
 def test_a_part_of_a_mesh_is_there_once_for_each_of_the_others():

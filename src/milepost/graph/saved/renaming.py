@@ -7,7 +7,7 @@ as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from milepost.errors import UnsupportedError
@@ -82,7 +82,9 @@ def _lifted(target: object, name: str) -> object:
     return target[:-1] if target and target[-1] == name else _MIXED
 
 
-def renamed(graph: ObjectGraph, rename: Rename, *, others: bool = True) -> tuple[ObjectGraph, list[str]]:
+def renamed(
+    graph: ObjectGraph, rename: Rename, *, others: bool = True, added: Sequence[tuple[int, Path]] = ()
+) -> tuple[ObjectGraph, list[str]]:
     """An object graph with other names.
 
     A value is known by the first path to its object, as in the keys of a checkpoint: ``model/layers/0/kernel``. The other names of an object,
@@ -92,6 +94,7 @@ def renamed(graph: ObjectGraph, rename: Rename, *, others: bool = True) -> tuple
         graph: The saved graph.
         rename: The new name of each saved value.
         others: Whether it gives new names to the other paths of objects as well. A program's function does not know these.
+        added: Nodes of the graph to which nothing leads, each with the path that it gets.
 
     Returns:
         The graph, and the keys of the values that are left out.
@@ -99,7 +102,7 @@ def renamed(graph: ObjectGraph, rename: Rename, *, others: bool = True) -> tuple
     Raises:
         UnsupportedError: Two values would have the same name.
     """
-    return _Renaming(graph, rename, others).run()
+    return _Renaming(graph, rename, others, added).run()
 
 
 def same_name(key: str, other: str | None = None) -> UnsupportedError:
@@ -113,11 +116,12 @@ def same_name(key: str, other: str | None = None) -> UnsupportedError:
 
 
 class _Renaming:
-    def __init__(self, graph: ObjectGraph, rename: Rename, others: bool) -> None:
+    def __init__(self, graph: ObjectGraph, rename: Rename, others: bool, added: Sequence[tuple[int, Path]]) -> None:
         self._rename = rename
         self._others = others
+        self._added = added
         self._nodes: list[Node] = list(graph.nodes)
-        self._paths = dict(_first_paths(graph))
+        self._paths = dict(first_paths(graph))
         self._children: dict[int, dict[str, int]] = {}
         self._merged: dict[int, int] = {}
         self._left_out: list[str] = []
@@ -133,7 +137,7 @@ class _Renaming:
         if self._others:
             for path, number in self._other_paths():
                 numbers[path], targets[path] = number, self._target(path)
-        attached = []
+        attached = list(self._added)
         left_out = {path: path if target else None for path, target in targets.items()}
         all_moves = moves(left_out) if None in left_out.values() else []
         all_moves += moves({path: target for path, target in targets.items() if target is not None})
@@ -266,7 +270,7 @@ class _Renaming:
         return number
 
 
-def _first_paths(graph: ObjectGraph) -> Iterator[tuple[int, Path]]:
+def first_paths(graph: ObjectGraph) -> Iterator[tuple[int, Path]]:
     """The shortest path to each node that the root leads to; of several, the first."""
     seen = {0}
     level: list[tuple[int, Path]] = [(0, ())]

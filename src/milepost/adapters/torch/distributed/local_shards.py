@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from milepost.adapters.torch.distributed.placements import HeldPart, Split, held, with_repetitions
+from milepost.adapters.torch.distributed.placements import HeldPart, MeshSplit, held, with_repetitions
 from milepost.adapters.torch.private import root_mesh
 from milepost.errors import UnsupportedError
 from milepost.facts import Fact
@@ -64,7 +64,7 @@ def held_of(tensor: Any) -> HeldPart:
     splits = []
     for axis, placement in enumerate(tensor.placements):
         if hasattr(placement, "dim"):
-            splits.append(Split(axis + 1, placement.dim, int(getattr(placement, "split_factor", 1))))
+            splits.append(MeshSplit(axis + 1, placement.dim, int(getattr(placement, "split_factor", 1))))
         elif not placement.is_replicate():
             raise UnsupportedError(
                 "a DTensor has a placement that is not known",

@@ -25,7 +25,7 @@ Run = tuple[int, int]
 """Start and length."""
 
 
-class Split(NamedTuple):
+class MeshSplit(NamedTuple):
     """How a tensor is split along one dimension of a mesh.
 
     Attributes:
@@ -70,7 +70,7 @@ class HeldPart(NamedTuple):
 def held(
     shape: Sequence[int],
     mesh: np.ndarray[Any, Any],
-    splits: Sequence[Split],
+    splits: Sequence[MeshSplit],
     rank: int,
     orders: Mapping[int, Sequence[int]] | None = None,
 ) -> HeldPart:
@@ -88,9 +88,9 @@ def held(
 
     Example:
         >>> mesh = np.array([[0, 1], [2, 3]])
-        >>> held((8, 6), mesh, [Split(0, 0)], 2)
+        >>> held((8, 6), mesh, [MeshSplit(0, 0)], 2)
         HeldPart(shape=(4, 6), parts=(HeldBox(start=(4, 0), shape=(4, 6), local=(slice(0, 4, None), slice(0, 6, None))),), holders=(2, 3))
-        >>> held((8,), mesh, [Split(0, 0, factor=2), Split(1, 0)], 1).parts[0].start
+        >>> held((8,), mesh, [MeshSplit(0, 0, factor=2), MeshSplit(1, 0)], 1).parts[0].start
         (4,)
     """
     positions = np.argwhere(mesh == rank)
@@ -162,7 +162,7 @@ def _parts(runs: Sequence[Sequence[Run]]) -> tuple[HeldBox, ...]:
 
 
 def _runs(
-    length: int, splits: Sequence[Split], mesh: Sequence[int], position: Sequence[int], order: Sequence[int] | None
+    length: int, splits: Sequence[MeshSplit], mesh: Sequence[int], position: Sequence[int], order: Sequence[int] | None
 ) -> list[Run]:
     """The runs that one process holds along one dimension of a tensor. None of them is empty."""
     if order is None:
@@ -176,7 +176,7 @@ def _runs(
     return [(start, length)] if length else []
 
 
-def _order(splits: Sequence[Split], mesh: Sequence[int]) -> list[int] | None:
+def _order(splits: Sequence[MeshSplit], mesh: Sequence[int]) -> list[int] | None:
     """The order in which splits can be applied one by one, as dimensions of the mesh; None if there is no such order.
 
     A split with a factor is applied after splits along later dimensions of the mesh that together make so many parts.
@@ -190,7 +190,7 @@ def _order(splits: Sequence[Split], mesh: Sequence[int]) -> list[int] | None:
     return order
 
 
-def _by_index(length: int, splits: Sequence[Split], mesh: Sequence[int], position: Sequence[int]) -> list[Run]:
+def _by_index(length: int, splits: Sequence[MeshSplit], mesh: Sequence[int], position: Sequence[int]) -> list[Run]:
     """The same for splits that have no order: each split is applied to every part that the others made, and the pieces are joined."""
     index = np.arange(length)
     for split in splits:

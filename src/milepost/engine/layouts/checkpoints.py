@@ -1,0 +1,317 @@
+"""A checkpoint whose values are laid out otherwise: its object graph has the new objects, and its reader makes their values when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from milepost.bundle import BundleReader
+from milepost.bundle.catalogue import Catalogue
+from milepost.bundle.format.entry import Entry
+from milepost.bundle.format.slices import ranges
+from milepost.bundle.memory import Array, new_array
+from milepost.bundle.wrapping import WrappingReader
+from milepost.engine.layouts.applying import Laid, StateOf, applied
+from milepost.engine.layouts.recipes import AsSaved, NoArray, Recipe, Refused
+from milepost.engine.layouts.steps import Step
+from milepost.errors import MilepostError, UnsupportedError
+from milepost.graph.keys import OBJECT_GRAPH, VARIABLE_VALUE, child_path, escape, slot_path, tensor_key, unescape
+from milepost.graph.saved.hints import decode, encode
+from milepost.graph.saved.nodes import Node, SavedValue, SlotReference
+from milepost.graph.saved.object_graph import ObjectGraph
+from milepost.graph.saved.renaming import Path, first_paths, renamed
+from milepost.storage import ReadableFile
+from milepost.tensor import TensorSlice, TensorSpec
+from milepost.tensor.dtype import STRING
+
+_OF_LAYOUT = ("strides", "fortran")
+"""The hints that say how the elements of an array are arranged in memory."""
+
+
+class LaidOutReader(WrappingReader):
+    """An open checkpoint, some values of which are made of others.
+
+    Args:
+        reader: The open checkpoint.
+        graph: Its object graph; None if it has none.
+        steps: What is made.
+
+    Raises:
+        MilepostError: As for `milepost.engine.layouts.applying.applied`.
+        UnsupportedError: A value that becomes a part of another one, or several values, has a second name.
+    """
+
+    def __init__(self, reader: BundleReader, graph: ObjectGraph | None, steps: Sequence[Step]) -> None:
+        super().__init__(reader)
+        changes = _of_names(reader, steps) if graph is None else _CheckpointLayout(reader, graph, steps).changes()
+        self._made = changes.made
+        self._graph = None if changes.graph is None else changes.graph.serialize()
+        self._keys = sorted((set(reader.keys()) - set(changes.gone)) | changes.made.keys())
+        self._present = frozenset(self._keys)
+
+    def made_of(self, key: str) -> list[str]:
+        """The keys of the saved values that a value is made of; none if it is as it was saved."""
+        return self._made[key].keys() if key in self._made else []
+
+    def keys(self) -> list[str]:
+        return [*self._keys]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._present
+
+    def spec(self, key: str) -> TensorSpec:
+        return self._made[key].spec if key in self._made else self._reader.spec(key)
+
+    def entry(self, key: str) -> Entry:
+        if key == OBJECT_GRAPH and self._graph is not None:
+            return Entry(STRING, (), size=len(self._graph))
+        recipe = self._made.get(key)
+        if recipe is None:
+            return self._reader.entry(key)
+        if isinstance(recipe, Refused):
+            raise recipe.error.with_context(file=self.prefix)
+        return Entry(recipe.spec.dtype, recipe.shape, size=recipe.spec.nbytes)
+
+    def catalogue(self) -> Catalogue:
+        catalogue = self._reader.catalogue()
+        kept = [place for place, key in enumerate(catalogue.keys) if key in self._present and key not in self._made]
+        specs = [recipe.spec for recipe in self._made.values()]
+        made = Catalogue.of([*self._made], specs, np.arange(len(specs)), is_run=False)
+        pieces = {catalogue.keys[place]: count for place, count in catalogue.pieces.items()}
+        joined = Catalogue.joined([catalogue.take(np.array(kept, np.int64)), made]).by_key()
+        places = {key: place for place, key in enumerate(joined.keys)}
+        return joined._replace(
+            is_masked=catalogue.is_masked,
+            pieces={places[key]: count for key, count in pieces.items() if key in places and key not in self._made},
+        )
+
+    def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
+        return None if self._is_changed(key) else self._reader.extent(key)
+
+    def runs(self, key: str, box: TensorSlice | None = None) -> list[tuple[ReadableFile, Entry]] | None:
+        return None if self._is_changed(key) else self._reader.runs(key, box)
+
+    def read(self, key: str, box: TensorSlice | None = None) -> Array:
+        if key == OBJECT_GRAPH and self._graph is not None:
+            array = np.empty((), object)
+            array[()] = self._graph
+            return array
+        if key not in self._made:
+            return self._reader.read(key, box)
+        spec = self._made[key].spec
+        array = new_array(spec.dtype, spec.shape if box is None else box.shape(spec.shape))
+        self.read_into(key, array, box)
+        return array
+
+    def read_into(self, key: str, destination: Array, box: TensorSlice | None = None) -> None:
+        recipe = self._made.get(key)
+        if recipe is None:
+            self._reader.read_into(key, destination, box)
+            return
+        with _explained(key, self.prefix):
+            recipe.read_into(recipe.whole if box is None else ranges(box, recipe.shape), destination)
+
+    def check(self, key: str, box: TensorSlice | None = None) -> None:
+        recipe = self._made.get(key)
+        if recipe is None:
+            self._reader.check(key, box)
+            return
+        with _explained(key, self.prefix):
+            recipe.check(recipe.whole if box is None else ranges(box, recipe.shape))
+
+    def map(self, key: str) -> Array:
+        if self._is_changed(key):
+            raise UnsupportedError(
+                "this tensor is made of others, so it is not in the file as it would be in memory",
+                key=key,
+                file=self.prefix,
+                remedy="use read() instead of map()",
+            )
+        return self._reader.map(key)
+
+    def _is_changed(self, key: str) -> bool:
+        return key in self._made or (key == OBJECT_GRAPH and self._graph is not None)
+
+
+@contextmanager
+def _explained(key: str, file: str) -> Iterator[None]:
+    """Completes errors with the key of a new value and its file, where they do not name those of a saved one."""
+    try:
+        yield
+    except MilepostError as error:
+        raise error.with_context(key=key, file=file) from None
+
+
+class _Changes(NamedTuple):
+    """What a checkpoint has instead of what was saved.
+
+    Attributes:
+        made: The new values, by key.
+        gone: The keys of the values that it no longer has.
+        graph: The object graph; None if there is none.
+    """
+
+    made: Mapping[str, Recipe]
+    gone: Collection[str]
+    graph: ObjectGraph | None = None
+
+
+def _of_names(reader: BundleReader, steps: Sequence[Step]) -> _Changes:
+    """The changes of a checkpoint by names."""
+    values = {key: Laid(_saved(reader, key), origin=key) for key in reader.keys()}  # noqa: SIM118 - a reader is not a mapping
+    final = applied(values, steps, reader.prefix)
+    changed = {name: value.recipe for name, value in final.items() if not _is_as_saved(name, value)}
+    return _Changes(changed, [name for name in values if name not in final or name in changed])
+
+
+class _CheckpointLayout:
+    """The new layout of a checkpoint with an object graph. Arguments are those of `LaidOutReader`."""
+
+    def __init__(self, reader: BundleReader, graph: ObjectGraph, steps: Sequence[Step]) -> None:
+        self._reader = reader
+        self._graph = graph
+        self._steps = steps
+        self._nodes: list[Node] = list(graph.nodes)
+        self._paths = dict(first_paths(graph))
+        self._names = {number: "/".join(map(escape, path)) for number, path in self._paths.items()}
+        self._numbers = {name: number for number, name in self._names.items()}
+        self._by_key = {value.key: number for number, node in enumerate(graph.nodes) for value in node.values}
+        self._slots: dict[int, dict[_SlotOf, int]] = {}
+        for owner, node in graph.inner:
+            for variable, name, slot in node.slots if owner in self._names else ():
+                self._slots.setdefault(variable, {})[_SlotOf(owner, name)] = slot
+        self._made: dict[str, Recipe] = {}
+        self._gone: set[str] = set()
+        self._added: list[tuple[int, Path]] = []
+
+    def changes(self) -> _Changes:
+        """Carries out the steps."""
+        values = {
+            self._names[number]: Laid(self._value(number), self._state(number), self._names[number])
+            for number, path in self._paths.items()
+            if path and self._nodes[number].values
+        }
+        final = applied(values, self._steps, self._reader.prefix)
+        targets: dict[str, str | None] = dict.fromkeys(values)
+        for name, value in final.items():
+            if value.origin is None:
+                self._add(name, value)
+            else:
+                targets[value.origin] = name
+                if not _is_as_saved(name, value):
+                    self._change(self._numbers[value.origin], name, value)
+        for name in (name for name, target in targets.items() if target is None):
+            self._leave(self._numbers[name])
+        graph = ObjectGraph(tuple(self._nodes))
+        if self._added or any(name != target for name, target in targets.items()):
+            graph, _ = renamed(graph, lambda name: targets.get(name, name), others=False, added=self._added)
+        return _Changes(self._made, self._gone, graph)
+
+    @cached_property
+    def _names_of(self) -> dict[int, list[str]]:
+        """The names of each object."""
+        names: dict[int, list[str]] = {}
+        for parent, path in self._names.items():
+            for edge in self._graph.nodes[parent].children:
+                names.setdefault(edge.node, []).append(child_path(path, edge.name, is_root=not parent))
+        return names
+
+    def _value(self, number: int) -> Recipe:
+        """The value of an object."""
+        values = self._nodes[number].values
+        if len(values) > 1 or unescape(values[0].name) != VARIABLE_VALUE:
+            return NoArray(values[0].key)
+        return _saved(self._reader, values[0].key)
+
+    def _state(self, variable: int) -> dict[StateOf, Recipe]:
+        """The slot variables of a variable."""
+        return {
+            StateOf(*kind, value.name): AsSaved(self._reader, value.key)
+            for kind, slot in self._slots.get(variable, {}).items()
+            for value in self._nodes[slot].values
+        }
+
+    def _change(self, number: int, name: str, value: Laid) -> None:
+        """Gives an object and its slot variables their new values."""
+        self._give(number, name, {VARIABLE_VALUE: value.recipe})
+        for kind, slot in self._slots.get(number, {}).items():
+            self._give(slot, self._path_of_slot(name, kind), _of_slot(value, kind))
+
+    def _give(self, number: int, path: str, recipes: Mapping[str, Recipe]) -> None:
+        """Gives an object other values, with keys by its new path."""
+        node, values = self._nodes[number], []
+        for value in node.values:
+            key = tensor_key(path, unescape(value.name))
+            self._gone.add(value.key)
+            self._made[key] = recipes[value.name]
+            values.append(value._replace(key=key))
+        self._nodes[number] = node._replace(values=tuple(values), hints=_hints_without_layout(node))
+
+    def _add(self, name: str, value: Laid) -> None:
+        """Adds an object with its slot variables. It gets the type and the hints of the first one of which it is made."""
+        path = tuple(map(unescape, name.split("/")))
+        number = self._made_like(name, {VARIABLE_VALUE: value.recipe})
+        self._added.append((number, path))
+        for owner, slot_name in dict.fromkeys((each.owner, each.name) for each in value.state):
+            assert isinstance(owner, int), "the number of a node"
+            kind = _SlotOf(owner, slot_name)
+            slot = self._made_like(self._path_of_slot(name, kind), _of_slot(value, kind))
+            node = self._nodes[owner]
+            self._nodes[owner] = node._replace(slots=(*node.slots, SlotReference(number, slot_name, slot)))
+
+    def _made_like(self, path: str, recipes: Mapping[str, Recipe]) -> int:
+        """Adds a node with values at a path. Returns its number."""
+        first = self._graph.nodes[self._by_key[next(iter(recipes.values())).keys()[0]]]
+        values = []
+        for local, recipe in recipes.items():
+            key = tensor_key(path, unescape(local))
+            self._made[key] = recipe
+            values.append(SavedValue(local, "", key))
+        self._nodes.append(Node(values=tuple(values), python=first.python, hints=_hints_without_layout(first)))
+        return len(self._nodes) - 1
+
+    def _path_of_slot(self, variable: str, kind: _SlotOf) -> str:
+        return slot_path(variable, self._names[kind.owner], kind.name)
+
+    def _leave(self, number: int) -> None:
+        """Notes the keys of a value that became a part of another one, or several values, and of its slot variables."""
+        others = self._names_of[number]
+        if len(others) > 1:
+            raise UnsupportedError(
+                "a step of convert takes a value that has two names, so that what it makes would need two, too; nothing was changed",
+                key=others[0],
+                file=self._reader.prefix,
+                found=f"the second name {others[1]}",
+                remedy="give the program a value of its own for each name, or leave the step out",
+            )
+        for each in (number, *self._slots.get(number, {}).values()):
+            self._gone.update(value.key for value in self._nodes[each].values)
+
+
+class _SlotOf(NamedTuple):
+    """Which slot variable of a variable: the node of its optimizer, and its name."""
+
+    owner: int
+    name: str
+
+
+def _of_slot(value: Laid, kind: _SlotOf) -> dict[str, Recipe]:
+    """The values of one slot variable, by local names."""
+    return {each.local: recipe for each, recipe in value.state.items() if (each.owner, each.name) == kind}
+
+
+def _saved(reader: BundleReader, key: str) -> Recipe:
+    return NoArray(key) if reader.spec(key).dtype.is_bytes else AsSaved(reader, key)
+
+
+def _is_as_saved(name: str, value: Laid) -> bool:
+    return value.origin == name and isinstance(value.recipe, (AsSaved, NoArray))
+
+
+def _hints_without_layout(node: Node) -> str:
+    hints = decode(node.hints)
+    return encode({name: each for name, each in hints.items() if name not in _OF_LAYOUT})

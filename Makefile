@@ -120,8 +120,8 @@ dist: .venv-release/.made  ## the wheel and the source archive of the last commi
 	.venv-release/$(BIN)/python -c "import rattler_build; rattler_build.Stage0Recipe.from_file('conda/recipe.yaml').render()"
 	MILEPOST_PACKAGES=dist .venv-release/$(BIN)/python -m pytest -q tests/test_project.py -k TestPackages
 
-try-dist: .venv-release/.made  ## install what is in dist with each Python, and the oldest and newest dependencies: make try-dist PYTHONS="3.11 3.14"
-	.venv-release/$(BIN)/python .ci/release/install.py dist $(PYTHONS)
+try-dist: .venv-release/.made  ## install what is in dist with each Python, and the oldest and newest dependencies: make try-dist PYTHONS="3.11 3.14" FRAMEWORKS="jax optax"
+	.venv-release/$(BIN)/python .ci/release/install.py dist $(PYTHONS) --with $(FRAMEWORKS)
 
 release-check: lint docs dist try-dist  ## everything of a release that needs no account; needs a clone, and what it checks is the last commit
 

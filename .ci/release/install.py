@@ -1,17 +1,21 @@
 """Installs what was built in new environments, with the oldest and the newest dependencies, and runs what a user would run first.
 
-usage: install.py DIRECTORY [VERSION...]        for example: install.py dist 3.11 3.14
+usage: install.py DIRECTORY [VERSION...] [--with FRAMEWORK...]        for example: install.py dist 3.11 3.14 --with jax==0.6.2 optax flax
 
 Without versions, all are tried that pyproject.toml names, and the last lines say which of them this machine lacks. A version that is asked
-for must be there. Nothing of this repository is on the path of these programs, but for the ten lines of the README.
+for must be there. These programs import nothing of this repository. With frameworks, which may have versions, the programs of docs/start.md that
+need no others are preempted and resumed, as the tests in the source archive do it.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 from pathlib import Path
@@ -20,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
 EXTRAS = ["fast", "cli", "keras", "progress"]
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UV_", "PIP_NO_"))}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 IDENTITY = "import milepost, sys; print(milepost.__version__, milepost.__file__.startswith(sys.prefix))"
 COMMANDS = [
     "ls run",
@@ -59,7 +63,7 @@ class Installation:
 
     def __init__(self, directory: Path, python: str, file: Path) -> None:
         self.directory, self.file = directory, file
-        run(sys.executable, "-m", "uv", "venv", "--quiet", "--no-config", "--python", python, directory)
+        run(sys.executable, "-m", "uv", "venv", "--quiet", "--python", python, directory)
         self.programs = directory / ("Scripts" if os.name == "nt" else "bin")
 
     def install(self, age: str, extras: list[str], *options: str) -> None:
@@ -86,7 +90,7 @@ class Installation:
     def uv(self, command: str, *arguments: str) -> str:
         """Runs a command for the packages of the environment."""
         python = self.programs / "python"
-        return run(sys.executable, "-m", "uv", "pip", command, "--quiet", "--no-config", "--python", python, *arguments)
+        return run(sys.executable, "-m", "uv", "pip", command, "--quiet", "--python", python, *arguments)
 
     def check_first_use(self, version: str, age: str) -> None:
         """The demo and the ten lines of the README run, and run again, with the milepost that is installed.
@@ -108,12 +112,24 @@ class Installation:
         for command in COMMANDS:
             run(self.programs / "milepost", *command.split(), cwd=self.directory / "work")
 
+    def check_frameworks(self, archive: Path, frameworks: list[str]) -> str:
+        """The tests of the source archive run with the frameworks and the milepost that are installed. Returns what they print."""
+        self.uv("install", f"milepost[test-core] @ {self.file.as_uri()}", *frameworks)
+        tests = self.directory / "tests"
+        with tarfile.open(archive) as members:
+            members.extractall(tests, filter="data")
+        (root,) = tests.iterdir()
+        shutil.rmtree(root / "src")
+        return run(
+            self.programs / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_start.py", cwd=root
+        )
+
     def versions(self) -> str:
         """What is installed, in one line."""
         return self.uv("freeze").replace("\n", " ").replace(f"milepost @ {self.file.as_uri()} ", "")
 
 
-def check(directory: Path, version: str, python: str) -> None:
+def check(directory: Path, version: str, python: str, frameworks: list[str]) -> None:
     """Tries the wheel and the source archive with one Python."""
     (wheel,), (archive,) = directory.glob("*.whl"), directory.glob("*.tar.gz")
     milepost = wheel.name.split("-")[1]
@@ -127,6 +143,10 @@ def check(directory: Path, version: str, python: str) -> None:
             installed.check_first_use(milepost, age)
             installed.check_commands()
             print(f"Python {version}, the wheel with [{','.join(EXTRAS)}], {age}: {installed.versions()}", flush=True)
+        if frameworks:
+            installed = Installation(Path(temporary, "frameworks"), python, wheel)
+            print(installed.check_frameworks(archive, frameworks), flush=True)
+            print(f"Python {version}, the wheel with frameworks: {installed.versions()}", flush=True)
         (backend,) = PROJECT["build-system"]["requires"]
         constraints = Path(temporary, "constraints.txt")
         for age, constraint in (("oldest", backend.replace(">=", "==")), ("newest", backend)):
@@ -137,14 +157,14 @@ def check(directory: Path, version: str, python: str) -> None:
             print(f"Python {version}, the source archive, built with {constraint}", flush=True)
 
 
-def main(directory: Path, wanted: list[str]) -> None:
+def main(directory: Path, wanted: list[str], frameworks: list[str]) -> None:
     """Tries each version of Python."""
     classifiers = "\n".join(PROJECT["project"]["classifiers"])
     supported = re.findall(r"^Programming Language :: Python :: (3\.\d+)$", classifiers, re.MULTILINE)
     lacking = []
     for version in wanted or supported:
         if python := find(version):
-            check(directory.resolve(), version, python)
+            check(directory.resolve(), version, python, frameworks)
         elif wanted:
             sys.exit(f"Python {version} is not on this machine. Install it, for example with pyenv.")
         else:
@@ -156,4 +176,9 @@ def main(directory: Path, wanted: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("versions", nargs="*")
+    parser.add_argument("--with", nargs="*", default=[], dest="frameworks")
+    arguments = parser.parse_args()
+    main(arguments.directory, arguments.versions, arguments.frameworks)

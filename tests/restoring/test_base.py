@@ -133,6 +133,16 @@ def test_a_base_of_another_type_is_refused(torch, tmp_path):
     assert "float32[400,300]" in caught.value.expected
 
 
+def test_a_base_that_is_not_loaded_is_refused_by_name(torch, tmp_path):
+    path = training(torch, 1).save(tmp_path / "ckpt", BASE)
+    with torch.device("meta"):
+        other = training(torch, 2, steps=0)
+    with pytest.raises(UnsupportedError, match="meta device") as caught:
+        other.restore(path)
+    assert caught.value.key == "model/0/base/weight/.ATTRIBUTES/VARIABLE_VALUE"
+    assert caught.value.remedy == "load the base 'hub://example/base' before you restore"
+
+
 def test_what_the_restore_ignores_is_not_compared(torch, tmp_path):
     path = training(torch, 1).save(tmp_path / "ckpt", BASE)
     other = training(torch, 2, base=5)
@@ -214,6 +224,23 @@ def test_a_base_where_nothing_is_frozen_is_refused(torch, tmp_path):
     with pytest.raises(UnsupportedError, match="nothing is; nothing was saved"):
         Checkpoint(model=torch.nn.Linear(2, 2)).save(tmp_path / "ckpt", BASE)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_path_may_be_the_base(tmp_path):
+    assert CheckpointOptions(base=tmp_path).base == os.fspath(tmp_path)
+
+
+def test_a_dry_run_compares_the_base_and_changes_nothing(torch, tmp_path, monkeypatch, capsys):
+    run = training(torch, 1)
+    run.save(tmp_path / "ckpt", BASE)
+    (tmp_path / "program.py").write_text(
+        "from tests.restoring.test_base import training\nimport torch\n"
+        "same, other = training(torch, 2), training(torch, 2, base=5)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, status, left_out in (("same", 0, 0), ("other", 1, 4)):
+        report = json_of(capsys, "match", tmp_path / "ckpt-1", f"program:{name}", status=status)
+        assert report["counts"]["left out"] == left_out
 
 
 @pytest.mark.parametrize("options", [{"base": ""}, {"base": 3}, {"frozen": "w"}, {"base": "b", "frozen": 3}])
@@ -313,6 +340,23 @@ def test_a_frozen_layer_of_tf_keras(tmp_path):
     made(2).read(path).assert_consumed()
     with pytest.raises(MismatchError, match="the base is another one"):
         made(2, base=5).read(path)
+
+
+def test_a_tree_of_jax(tmp_path):
+    jnp = pytest.importorskip("jax.numpy")
+    import milepost.jax
+
+    def made(seed, base=0):
+        return {"base": jnp.full((300, 300), float(base)), "adapter": jnp.full(3, float(seed))}
+
+    path = milepost.jax.save(tmp_path / "ckpt", made(1), options=CheckpointOptions(base="b", frozen="base"))
+    assert names(path) == {"adapter"}
+    restored, status = milepost.jax.restore(path, made(2))
+    status.assert_consumed()
+    assert restored["adapter"].tolist() == [1, 1, 1]
+    with pytest.raises(MismatchError) as caught:
+        milepost.jax.restore(path, made(2, base=5))
+    assert caught.value.key.startswith("base/")
 
 
 def test_a_filter_of_nnx(tmp_path):

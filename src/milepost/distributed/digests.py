@@ -97,7 +97,7 @@ class _Report:
         Raises:
             UnsupportedError: It is spread so that too much of it would be sent.
         """
-        array = each.value.read()
+        array = each.read()
         if not isinstance(array, ShardedArray):
             self._whole[each.key] = digest_of(array, each.dtype)
             return

@@ -6,11 +6,12 @@ A digest of these is computed once, and again if the adapter of the object says 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from milepost.bundle import for_each
 from milepost.bundle.digest import digest_of
-from milepost.errors import UnsupportedError, UntrackableError
+from milepost.errors import MilepostError, UnsupportedError, UntrackableError
 from milepost.facts import Fact
 from milepost.graph.adapter import Adapter, Array, Value
 from milepost.tensor import DType, PiecewiseArray, ShardedArray
@@ -57,8 +58,20 @@ class LiveValue(NamedTuple):
         return known[1] if known is not None and version is not None and known[0] == version else None
 
     def remember(self, version: Any, digest: str) -> None:
-        """Remembers the digest for this version of the object."""
-        _known.keep(self.obj, {**(_known.get(self.obj) or {}), self.value.name: (version, digest)})
+        """Remembers the digest for this version of the object, as long as the object exists."""
+        with suppress(TypeError):  # nothing is remembered of an object that allows no weak reference
+            _known[self.obj] = {**(_known.get(self.obj) or {}), self.value.name: (version, digest)}
+
+    def read(self) -> Array | PiecewiseArray | ShardedArray:
+        """The value, or what this process holds of it.
+
+        Raises:
+            MilepostError: It cannot be read, such as one on the meta device.
+        """
+        try:
+            return self.value.read()
+        except MilepostError as error:
+            raise error.with_context(key=self.key) from error.__cause__
 
     def whole(self) -> Array | PiecewiseArray:
         """The value, which this process holds.
@@ -66,7 +79,7 @@ class LiveValue(NamedTuple):
         Raises:
             UnsupportedError: Other processes hold parts of it.
         """
-        array = self.value.read()
+        array = self.read()
         if isinstance(array, ShardedArray):
             whole = array.whole()
             if whole is None:
@@ -84,7 +97,7 @@ def digests_of(values: Sequence[LiveValue]) -> dict[str, str]:
     """The digest of each value, by its key. Values that may have changed are read, on a few threads.
 
     Raises:
-        UnsupportedError: Other processes hold parts of a value.
+        UnsupportedError: Other processes hold parts of a value, or it has no elements, as on the meta device.
     """
     versions = [each.version for each in values]
     digests = {each.key: each.known_digest(version) for each, version in zip(values, versions, strict=True)}

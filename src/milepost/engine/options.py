@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
@@ -136,12 +137,14 @@ class CheckpointOptions:
     verify_first: bool = True
     only: str | Sequence[str] | None = None
     ignore: str | Sequence[str] = ()
-    base: str | None = None
+    base: str | os.PathLike[str] | None = None
     frozen: str | Sequence[str] | Callable[[str, Any], Any] | None = None
 
     def __post_init__(self) -> None:
         self.experimental_sharding_callback = sharding_policy(self.experimental_sharding_callback)
         _ = self.write_callbacks
+        if isinstance(self.base, os.PathLike):
+            self.base = os.fspath(self.base)
         _check(self)
 
     def __repr__(self) -> str:

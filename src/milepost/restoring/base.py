@@ -6,12 +6,12 @@ those of objects that do not exist yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from milepost.engine.digests import LiveValue, digests_of, remembered
 from milepost.engine.restore_record import RestoreRecord
-from milepost.errors import MismatchError, importing
+from milepost.errors import MilepostError, MismatchError, UnsupportedError, UntrackableError, importing
 from milepost.graph.contract.operation import Operation
 from milepost.graph.keys import tensor_key
 from milepost.graph.traversal import walk
@@ -35,16 +35,15 @@ def check_base(operation: Operation, record: RestoreRecord, rounds: Rounds | Non
 
     Raises:
         MismatchError: A value is another one than in the base.
+        UnsupportedError: A live value has no elements, as on the meta device.
         CoordinationError: The processes hold different values, or one of them failed.
     """
     values = [*_live_values(operation, record)]
-    if rounds is None:
-        found = digests_of(values)
-    else:
-        with importing():
-            from milepost.distributed.digests import digests_together  # a process that restores alone needs none
-
-        found = digests_together(values, rounds)
+    try:
+        found = digests_of(values) if rounds is None else _together(values, rounds)
+    except (UnsupportedError, UntrackableError) as error:
+        error.remedy = f"load the base {record.left_out.base!r} before you restore"
+        raise
     expected = record.left_out.digests
     different = [each for each in values if found[each.key] != expected[each.key]]
     if different:
@@ -53,9 +52,20 @@ def check_base(operation: Operation, record: RestoreRecord, rounds: Rounds | Non
     record.equal_to_base = frozenset(found)
 
 
+def _together(values: Sequence[LiveValue], rounds: Rounds) -> dict[str, str]:
+    with importing():
+        from milepost.distributed.digests import digests_together  # a process that restores alone needs none
+
+    return digests_together(values, rounds)
+
+
 def equal_to_base(operation: Operation, record: RestoreRecord) -> frozenset[str]:
-    """The keys of the live values that the save has left out and that have the digests of its base, as this process sees them."""
-    found = digests_of([*_live_values(operation, record)])
+    """The keys of the live values that the save has left out and that have the digests of its base, as this process sees them. There are none if one
+    cannot be read."""
+    try:
+        found = digests_of([*_live_values(operation, record)])
+    except MilepostError:
+        return frozenset()
     return frozenset(key for key, digest in found.items() if record.left_out.digests[key] == digest)
 
 

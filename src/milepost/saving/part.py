@@ -5,6 +5,7 @@ The rule is that of restores (`milepost.graph.saved.selection`), applied to the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -78,7 +79,7 @@ def part_of(
     _refuse_unnamed(selection, [*live.paths, *(node.path for node in deferred.nodes)])
     without = frozenset(number for number, node in enumerate(nodes) if node.values and not chosen[number].values)
     values = dict(pair for number in sorted(without) for pair in _values_at(number, live, deferred))
-    record = LeftOut(_listed(options.only), _listed(options.ignore) or (), options.base or "", values)
+    record = LeftOut(_listed(options.only), _listed(options.ignore) or (), os.fspath(options.base or ""), values)
     return SavedPart(chosen, without, [each for number in frozen for each in _base_values(live, number)], record)
 
 

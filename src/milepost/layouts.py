@@ -17,7 +17,7 @@ Example:
     >>> from milepost.layouts import Concatenate, Transpose, inverse
     >>> directory = tempfile.mkdtemp()
     >>> names = ["q", "k", "v"]
-    >>> kernels = {name: {"kernel": np.full((4, 2), float(place))} for place, name in enumerate(names)}
+    >>> kernels = {name: {"kernel": np.full((4, 2), float(number))} for number, name in enumerate(names)}
     >>> path = milepost.save(directory + "/state", {"attn": kernels})
     >>> steps = [Transpose("attn/*/kernel", "attn/*/weight"), Concatenate([f"attn/{name}" for name in names], "attn/qkv")]
     >>> weights = milepost.load(path, convert=steps)["attn"]["qkv"]["weight"]

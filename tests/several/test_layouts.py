@@ -66,13 +66,13 @@ def two(directory):
 
 
 @pytest.mark.parametrize(
-    ("found", "block"), [("fused", models.ApartBlock), ("apart", models.ApartBlock), ("of one", models.FusedBlock)]
+    ("result", "block"), [("fused", models.ApartBlock), ("apart", models.ApartBlock), ("of one", models.FusedBlock)]
 )
-def test_fsdp_trains_on_in_another_layout(two, found, block):
+def test_fsdp_trains_on_in_another_layout(two, result, block):
     """Each process reads what it needs of what two processes have saved, and of what one has."""
     expected = trained_on(*models.trained(block))
     for results in two:
-        np.testing.assert_allclose(results[found], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(results[result], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_pieces_of_two_processes_are_converted_by_one(two, directory):

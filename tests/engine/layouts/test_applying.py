@@ -1,12 +1,14 @@
 """Which values steps take and make, by name, and what is refused before anything is read."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from milepost.engine.layouts.applying import Laid, applied
 from milepost.engine.layouts.patterns import Pattern
 from milepost.engine.layouts.recipes import AsSaved
-from milepost.errors import KeyNotFoundError, MismatchError, UnsupportedError
+from milepost.errors import KeyNotFoundError, MismatchError, UnrestoredWarning, UnsupportedError
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.layouts import Concatenate, Split, Stack, Transpose, Unstack
 from tests.engine.layouts.files import flat, reader_of
@@ -15,7 +17,7 @@ JOIN = Concatenate(["*/q", "*/k"], "*/qk")
 
 
 def values(*names):
-    return {name: np.full(2, place) for place, name in enumerate(names)}
+    return {name: np.full(2, number) for number, name in enumerate(names)}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +149,22 @@ def test_a_value_keeps_the_place_of_what_it_is_made_of():
         laid = {name: Laid(AsSaved(reader, tensor_key(name, VARIABLE_VALUE)), origin=name) for name in "abcd"}
         order = [*applied(laid, [Stack(["b", "d"], "e")], "file")]
     assert order == ["a", "e", "c"]
+
+
+def test_moments_that_stay_as_they_are_are_told():
+    """A transpose of a square parameter would leave its moments in the other layout, and their shape does not show it."""
+    tree = values("params/l/q", "params/l/k", "opt/0/mu/l/q", "opt/0/mu/l/k")
+    with pytest.warns(
+        UnrestoredWarning, match=r"stay as they are: opt/0/mu/l/q\. .*begin the names of the steps with \*\*/"
+    ):
+        reader_of(tree, [Transpose("params/l/q")])
+
+
+@pytest.mark.parametrize("steps", [[Transpose("**/l/q")], [Transpose("params/l/q"), Transpose("opt/0/mu/l/q")]])
+def test_moments_that_are_converted_are_not_told(steps):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reader_of(values("params/l/q", "opt/0/mu/l/q", "ema/l/x"), steps)
 
 
 def test_nothing_is_refused_that_is_left_out():

@@ -126,7 +126,7 @@ def test_state_of_another_shape_is_refused_by_name_and_can_be_left_out(tmp_path)
     models.train(other, its_optimizer, 0)
     before = {name: value.clone() for name, value in other.state_dict().items()}
     checkpoint = milepost.Checkpoint(model=other, optimizer=its_optimizer)
-    with pytest.raises(MismatchError, match="another shape than its parameter") as caught:
+    with pytest.raises(UnsupportedError, match="another shape than its parameter") as caught:
         checkpoint.read(path, convert=STEPS)
     assert caught.value.key.endswith("/.OPTIMIZER_SLOT/optimizer/rows/.ATTRIBUTES/VARIABLE_VALUE")
     assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())
@@ -151,18 +151,69 @@ def test_state_that_only_some_parameters_have_is_refused(tmp_path):
     del optimizer.state[model.blocks[0].k.weight]
     path = milepost.Checkpoint(model=model, optimizer=optimizer).write(str(tmp_path / "saved"))
     other, its_optimizer = models.made(FUSED, seed=1)
-    with pytest.raises(MismatchError, match="only some") as caught:
+    with pytest.raises(UnsupportedError, match="only some") as caught:
         milepost.Checkpoint(model=other, optimizer=its_optimizer).read(path, convert=STEPS)
     assert caught.value.expected == "such state of model/blocks/0/k/weight, too"
 
 
 def test_a_value_with_two_names_is_refused_where_it_becomes_a_part(tmp_path):
+    layer, tied = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    tied.weight = layer.weight
+    path = milepost.Checkpoint(a=layer, b=torch.nn.Linear(2, 2), t=tied).write(str(tmp_path / "saved"))
+    with pytest.raises(UnsupportedError, match="has two names") as caught:
+        milepost.load(path, convert=[Concatenate(["a/weight", "b/weight"], "c")])
+    assert caught.value.found == "the second name t/weight"
+
+
+def test_two_attributes_of_one_object_are_one_name(tmp_path):
     layer = torch.nn.Linear(2, 2)
     layer.again = layer.weight
     path = milepost.Checkpoint(a=layer, b=torch.nn.Linear(2, 2)).write(str(tmp_path / "saved"))
-    with pytest.raises(UnsupportedError, match="has two names") as caught:
-        milepost.load(path, convert=[Concatenate(["a/weight", "b/weight"], "c")])
-    assert caught.value.found == "the second name a/again"
+    made = milepost.load(path, convert=[Concatenate(["a/weight", "b/weight"], "c")])
+    assert made["c"].shape == (4, 2)
+    assert made["a"].keys() == {"bias"}
+
+
+@pytest.fixture
+def square(tmp_path):
+    """A trained model of Keras 3 with two square kernels, and its checkpoint."""
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+
+    def make(seed):
+        keras.utils.set_random_seed(seed)
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, name="a"), keras.layers.Dense(4, name="b")])
+        model.compile("adam", "mse")
+        model.optimizer.build(model.trainable_variables)
+        return model
+
+    model = make(0)
+    model.fit(np.ones((4, 4)), np.ones((4, 4)), verbose=0)
+    path = milepost.Checkpoint(model=model, optimizer=model.optimizer).write(str(tmp_path / "saved"))
+    other = make(1)
+    return model, path, other, milepost.Checkpoint(model=other, optimizer=other.optimizer)
+
+
+KERNEL = Transpose("model/layer_with_weights-0/kernel")
+
+
+def test_moments_in_lists_are_refused_because_a_list_does_not_say_whose_they_are(square):
+    """Otherwise the moments of a square kernel would be restored as they are."""
+    model, path, other, checkpoint = square
+    before = [np.asarray(each) for each in other.get_weights()]
+    with pytest.raises(UnsupportedError, match="in the order of its variables") as caught:
+        checkpoint.read(path, convert=[KERNEL])
+    assert caught.value.key == "optimizer/_momentums/0/.ATTRIBUTES/VARIABLE_VALUE"
+    assert all((first == second).all() for first, second in zip(before, other.get_weights(), strict=True))
+    checkpoint.read(path, convert=[KERNEL], ignore="optimizer").assert_consumed()
+    assert (other.get_weights()[0] == model.get_weights()[0].T).all()
+
+
+def test_moments_in_lists_are_converted_by_their_names(square):
+    model, path, other, checkpoint = square
+    moments = [Transpose(f"optimizer/{name}/0") for name in ("_momentums", "_velocities")]
+    checkpoint.read(path, convert=[KERNEL, *moments]).assert_consumed().assert_existing_objects_matched()
+    first, second = ([np.asarray(each.value) for each in net.optimizer.variables] for net in (model, other))
+    assert any((a.shape == (4, 4) and (a == b.T).all() and (a != b).any()) for a, b in zip(first, second, strict=True))
 
 
 def test_a_value_with_two_names_keeps_both_where_it_is_transposed(tmp_path):
@@ -214,8 +265,8 @@ def test_values_of_a_converted_file_are_those_of_a_load(tmp_path, name):
     path, options = saved(values)
     milepost.convert(path, tmp_path / name, convert=steps, options=options)
     expected = flat(path, options, convert=steps)["a/qkv"]
-    found = milepost.load(str(tmp_path / name), separator="/")["a/qkv"]
-    assert found.tobytes() == expected.tobytes()
+    written_values = milepost.load(str(tmp_path / name), separator="/")["a/qkv"]
+    assert written_values.tobytes() == expected.tobytes()
 
 
 def test_the_catalogue_has_the_new_values(tmp_path):
@@ -237,6 +288,57 @@ def test_a_preview_shows_the_new_values(tmp_path):
     checkpoint = milepost.Checkpoint(model=other, optimizer=its_optimizer)
     report = preview(path, lambda: Operation(checkpoint), milepost.CheckpointOptions(), Translation(convert=STEPS))
     assert report.counts()["wrong shape"] == report.counts()["unexpected"] == 0
+
+
+def test_a_preview_of_state_that_cannot_be_converted_says_so(tmp_path):
+    _, _, path = written(tmp_path, APART, models.Other)
+    other, its_optimizer = models.made(FUSED, models.Other)
+    models.train(other, its_optimizer, 0)
+    checkpoint = milepost.Checkpoint(model=other, optimizer=its_optimizer)
+    with pytest.raises(UnsupportedError, match="another shape than its parameter"):
+        preview(path, lambda: Operation(checkpoint), milepost.CheckpointOptions(), Translation(convert=STEPS))
+    with pytest.raises(UnsupportedError, match="another shape than its parameter"):
+        checkpoint.read(path, convert=STEPS, skip_mismatch=True)
+
+
+def test_objects_of_another_shape_than_what_is_made_keep_their_values(tmp_path):
+    model, _, path = written(tmp_path, APART)
+    other, _ = models.made(FUSED, seed=1)
+    other.head = torch.nn.Linear(8, 5)
+    with pytest.warns(milepost.UnrestoredWarning, match="have other shapes"):
+        status = milepost.Checkpoint(model=other).read(path, convert=STEPS, only="model", skip_mismatch=True)
+    status.assert_consumed()
+    torch.testing.assert_close(other.blocks[0].qkv.weight[:8], model.blocks[0].q.weight)
+
+
+def test_damage_in_what_a_value_is_made_of_changes_nothing(tmp_path):
+    model, _, path = written(tmp_path, APART)
+    (file,) = tmp_path.glob("saved.data*")
+    data = bytearray(file.read_bytes())
+    data[data.index(model.blocks[1].v.weight.detach().numpy().tobytes())] ^= 1
+    file.write_bytes(data)
+    other, its_optimizer = models.made(FUSED, seed=1)
+    before = {name: value.clone() for name, value in other.state_dict().items()}
+    with pytest.raises(milepost.CorruptCheckpointError) as caught:
+        milepost.Checkpoint(model=other, optimizer=its_optimizer).read(path, convert=STEPS)
+    assert caught.value.key == "model/blocks/1/v/weight/.ATTRIBUTES/VARIABLE_VALUE"
+    assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())
+
+
+def test_a_mapped_load_reads_what_is_made_and_maps_the_rest(tmp_path):
+    path = milepost.save(str(tmp_path / "saved"), {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(1000)})
+    made = milepost.load(path, mapped=True, convert=[Transpose("a")])
+    assert made["a"].tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert not made["b"].flags.writeable
+
+
+def test_progress_ends_with_all_bytes(tmp_path):
+    _, _, path = written(tmp_path, APART)
+    other, its_optimizer = models.made(FUSED, seed=1)
+    told = []
+    options = milepost.CheckpointOptions(progress=told.append)
+    milepost.Checkpoint(model=other, optimizer=its_optimizer).read(path, options, convert=STEPS)
+    assert told[-1].bytes_done == told[-1].bytes_total
 
 
 def test_load_weights_takes_steps(tmp_path):

@@ -27,20 +27,20 @@ def weights(draw):
 def steps(draw, rank):
     """Some steps that fit such weights, one after the other."""
     axis = st.integers(-rank, rank - 1)
-    found = []
+    chosen = []
     if draw(st.booleans()):
-        found.append(Transpose("m/*/q", axes=draw(st.none() | st.permutations(range(rank)).map(tuple))))
-        found.append(Transpose("m/*/q", "m/*/queries", axes=found[0].inverse().axes))
-        found.append(Concatenate(["m/*/queries", "m/*/k", "m/*/v"], "m/*/qkv", axis=draw(axis)))
+        chosen.append(Transpose("m/*/q", axes=draw(st.none() | st.permutations(range(rank)).map(tuple))))
+        chosen.append(Transpose("m/*/q", "m/*/queries", axes=chosen[0].inverse().axes))
+        chosen.append(Concatenate(["m/*/queries", "m/*/k", "m/*/v"], "m/*/qkv", axis=draw(axis)))
     else:
-        found.append(Concatenate(["**/q", "**/k", "**/v"], "**/qkv", axis=draw(axis)))
+        chosen.append(Concatenate(["**/q", "**/k", "**/v"], "**/qkv", axis=draw(axis)))
     if draw(st.booleans()):
-        found.append(Reshape("m/*/qkv", old=(-1,), new=(1, -1), axis=draw(st.integers(0, rank - 1))))
+        chosen.append(Reshape("m/*/qkv", old=(-1,), new=(1, -1), axis=draw(st.integers(0, rank - 1))))
     if draw(st.booleans()):
-        found.append(Split("m/*/qkv", ["m/*/x", "m/*/y", "m/*/z"], axis=found[-1].axis if len(found) == 1 else 0))
+        chosen.append(Split("m/*/qkv", ["m/*/x", "m/*/y", "m/*/z"], axis=chosen[-1].axis if len(chosen) == 1 else 0))
     if draw(st.booleans()):
-        found.append(Stack("m/*/experts/#", "m/*/mlp", axis=draw(st.integers(-rank - 1, rank))))
-    return found
+        chosen.append(Stack("m/*/experts/#", "m/*/mlp", axis=draw(st.integers(-rank - 1, rank))))
+    return chosen
 
 
 @given(weights(), st.data())

@@ -86,6 +86,14 @@ class WithBuffer(torch.nn.Module):
         self.first, self.second = torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4, bias=False)
 
 
+class Linears(torch.nn.Module):
+    """The block of a GPT with Linear, in which q, k and v are apart."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.q, self.k, self.v, self.out = (torch.nn.Linear(width, width) for _ in range(4))
+
+
 def adamw(parameters):
     """An optimizer with two moments, whose results do not depend on the order of parameters."""
     return torch.optim.AdamW(parameters, lr=0.01)

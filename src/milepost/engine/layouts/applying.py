@@ -16,7 +16,7 @@ from milepost.engine.layouts.patterns import Pattern
 from milepost.engine.layouts.recipes import NoArray, Recipe, Refused, Same
 from milepost.engine.layouts.steps import Step, names_of
 from milepost.engine.unused_names import nearest
-from milepost.errors import KeyNotFoundError, MilepostError, MismatchError, UnsupportedError
+from milepost.errors import KeyNotFoundError, MilepostError, MismatchError, UnrestoredWarning, UnsupportedError, warn
 
 _MOST_LISTED: Final = 5
 
@@ -69,6 +69,7 @@ def applied(values: Mapping[str, Laid], steps: Sequence[Step], file: str) -> dic
             current = _after(current, step)
         except MilepostError as error:
             raise error.with_context(file=file) from None
+    _warn_of_copies(values, current, file)
     return current
 
 
@@ -77,9 +78,9 @@ def _after(values: dict[str, Laid], step: Step) -> dict[str, Laid]:
     sources, targets = names_of(step)
     groups: dict[tuple[str, ...], dict[tuple[int, int], str]] = {}
     for name in values:
-        for place, pattern in enumerate(sources):
+        for position, pattern in enumerate(sources):
             if (fit := pattern.fit(name)) is not None:
-                groups.setdefault(fit.group, {})[place, fit.number] = name
+                groups.setdefault(fit.group, {})[position, fit.number] = name
     if not groups:
         raise _fits_nothing(sources, values)
     new: dict[str, list[tuple[str, Laid]]] = {}
@@ -98,8 +99,8 @@ def _members(sources: Sequence[Pattern], group: tuple[str, ...], names: Mapping[
     if sources[0].is_numbered:
         wanted = [(0, number) for number in range(max(number for _, number in names) + 1)]
     else:
-        wanted = [(place, 0) for place in range(len(sources))]
-    missing = [sources[place].name(group, number) for place, number in wanted if (place, number) not in names]
+        wanted = [(position, 0) for position in range(len(sources))]
+    missing = [sources[position].name(group, number) for position, number in wanted if (position, number) not in names]
     if missing:
         raise KeyNotFoundError(
             "a step of convert needs values that the file does not have; nothing was changed",
@@ -154,7 +155,7 @@ def _state(step: Step, kind: StateOf, names: Sequence[str], members: Sequence[La
         try:
             return made(step, present)
         except MismatchError as error:
-            return [Refused(present, error.with_context(key=present[0].keys()[0]))] * count
+            return [Refused(present, _does_not_fit(present[0], error))] * count
     if all(not state.shape for state in present) and len({state.spec.dtype for state in present}) == 1:
         return [present[0] if len(present) == 1 else Same(present, _listed(names))] * count
     return [Refused(present, _other_shape(present, members))] * count
@@ -181,6 +182,24 @@ def _placed(
     return placed
 
 
+def _warn_of_copies(values: Mapping[str, Laid], final: Mapping[str, Laid], file: str) -> None:
+    """Warns of values that stay as they are, and have the names of converted ones below other names, as moments of Optax have."""
+    changed = {name for name, value in values.items() if final.get(name) is not value}
+    below = {name.partition("/")[2]: name.count("/") for name in changed}
+    copies = []
+    for name in values.keys() - changed if below else ():
+        levels = name.split("/")
+        ends = ("/".join(levels[start:]) for start in range(2, len(levels)))
+        if any(end in below and below[end] < len(levels) - 1 for end in ends):
+            copies.append(name)
+    if copies:
+        warn(
+            f"{file}: convert changes values whose names are in others too, which stay as they are: {_listed(sorted(copies))}. If these belong to "
+            "them, as the moments of an optimizer do, begin the names of the steps with **/ in place of the first levels",
+            UnrestoredWarning,
+        )
+
+
 def _fits_nothing(sources: Sequence[Pattern], names: Iterable[str]) -> KeyNotFoundError:
     near = nearest(sources[0].text, names)
     return KeyNotFoundError(
@@ -200,8 +219,8 @@ def _same(name: str, found: str) -> UnsupportedError:
     )
 
 
-def _lacks_state(state: Recipe, lacking: Sequence[str]) -> MismatchError:
-    return MismatchError(
+def _lacks_state(state: Recipe, lacking: Sequence[str]) -> UnsupportedError:
+    return UnsupportedError(
         "an optimizer has this state of only some of the values that convert makes one of; nothing was changed",
         key=state.keys()[0],
         expected=f"such state of {_listed(lacking)}, too",
@@ -209,8 +228,18 @@ def _lacks_state(state: Recipe, lacking: Sequence[str]) -> MismatchError:
     )
 
 
-def _other_shape(present: Sequence[Recipe], members: Sequence[Laid]) -> MismatchError:
-    return MismatchError(
+def _does_not_fit(state: Recipe, error: MismatchError) -> UnsupportedError:
+    return UnsupportedError(
+        "a step of convert does not fit this state of an optimizer, although it fits the parameter; nothing was changed",
+        key=state.keys()[0],
+        expected=error.expected,
+        found=error.found,
+        remedy="leave the optimizer out with ignore, or with only",
+    )
+
+
+def _other_shape(present: Sequence[Recipe], members: Sequence[Laid]) -> UnsupportedError:
+    return UnsupportedError(
         "this state of an optimizer has another shape than its parameter, so that convert cannot tell how it is laid out; nothing was changed",
         key=present[0].keys()[0],
         expected=f"{members[0].recipe.shape}, the shape of the parameter, or a single number",

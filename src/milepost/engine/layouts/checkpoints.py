@@ -28,6 +28,9 @@ from milepost.storage import ReadableFile
 from milepost.tensor import TensorSlice, TensorSpec
 from milepost.tensor.dtype import STRING
 
+_STEPS = frozenset({"_iterations", "iterations"})
+_RATES = frozenset({"_learning_rate", "learning_rate"})
+"""What optimizers of Keras have that have their state in lists."""
 _OF_LAYOUT = ("strides", "fortran")
 """The hints that say how the elements of an array are arranged in memory."""
 
@@ -78,15 +81,19 @@ class LaidOutReader(WrappingReader):
 
     def catalogue(self) -> Catalogue:
         catalogue = self._reader.catalogue()
-        kept = [place for place, key in enumerate(catalogue.keys) if key in self._present and key not in self._made]
+        kept = [
+            position for position, key in enumerate(catalogue.keys) if key in self._present and key not in self._made
+        ]
         specs = [recipe.spec for recipe in self._made.values()]
         made = Catalogue.of([*self._made], specs, np.arange(len(specs)), is_run=False)
-        pieces = {catalogue.keys[place]: count for place, count in catalogue.pieces.items()}
+        pieces = {catalogue.keys[position]: count for position, count in catalogue.pieces.items()}
         joined = Catalogue.joined([catalogue.take(np.array(kept, np.int64)), made]).by_key()
-        places = {key: place for place, key in enumerate(joined.keys)}
+        positions = {key: position for position, key in enumerate(joined.keys)}
         return joined._replace(
             is_masked=catalogue.is_masked,
-            pieces={places[key]: count for key, count in pieces.items() if key in places and key not in self._made},
+            pieces={
+                positions[key]: count for key, count in pieces.items() if key in positions and key not in self._made
+            },
         )
 
     def extent(self, key: str) -> tuple[ReadableFile, Entry] | None:
@@ -196,6 +203,7 @@ class _CheckpointLayout:
             if path and self._nodes[number].values
         }
         final = applied(values, self._steps, self._reader.prefix)
+        self._refuse_lists(values, final)
         targets: dict[str, str | None] = dict.fromkeys(values)
         for name, value in final.items():
             if value.origin is None:
@@ -211,14 +219,59 @@ class _CheckpointLayout:
             graph, _ = renamed(graph, lambda name: targets.get(name, name), others=False, added=self._added)
         return _Changes(self._made, self._gone, graph)
 
+    def _other_names(self, number: int) -> list[str]:
+        """The names of an object below others than the one that has it under its first name. One object may have it as several attributes."""
+        first = self._parents[number][0][0]
+        return [
+            child_path(self._names[parent], name, is_root=not parent)
+            for parent, name in self._parents[number]
+            if parent != first
+        ]
+
     @cached_property
-    def _names_of(self) -> dict[int, list[str]]:
-        """The names of each object."""
-        names: dict[int, list[str]] = {}
-        for parent, path in self._names.items():
+    def _parents(self) -> dict[int, list[tuple[int, str]]]:
+        """The edges that lead to each object, in the order of their paths."""
+        parents: dict[int, list[tuple[int, str]]] = {}
+        for parent in self._names:
             for edge in self._graph.nodes[parent].children:
-                names.setdefault(edge.node, []).append(child_path(path, edge.name, is_root=not parent))
-        return names
+                parents.setdefault(edge.node, []).append((parent, edge.name))
+        return parents
+
+    def _refuse_lists(self, values: Mapping[str, Laid], final: Mapping[str, Laid]) -> None:
+        """Refuses the state of optimizers that is in lists, in the order of the variables, as in Keras 3: a converted one may be any of them.
+
+        A program that names members of the lists in steps knows which they are.
+        """
+        changed = [name for name, value in values.items() if final.get(name) is not value]
+        shapes = {values[name].recipe.shape for name in changed}
+        for number, node in self._graph.inner:
+            names = {edge.name for edge in node.children}
+            if number in self._names and changed and names & _STEPS and names & _RATES:
+                members = [each for edge in node.children for each in self._members(edge.node)]
+                if (
+                    any(values[name].recipe.shape in shapes for name in members)
+                    and members
+                    and not {*changed} & {*members}
+                ):
+                    self._refuse(members)
+
+    def _members(self, number: int) -> list[str]:
+        """The names of the values in a list."""
+        edges = self._graph.nodes[number].children
+        if not all(edge.name.isdecimal() and self._graph.nodes[edge.node].values for edge in edges):
+            return []
+        return [self._names[edge.node] for edge in edges]
+
+    def _refuse(self, names: Sequence[str]) -> None:
+        """Makes values an error if they are asked for."""
+        for name in names:
+            key = self._nodes[self._numbers[name]].values[0].key
+            error = UnsupportedError(
+                "convert cannot lay out this state of an optimizer, which has it in the order of its variables; nothing was changed",
+                key=key,
+                remedy="leave the optimizer out with ignore, or with only; or name its values in steps",
+            )
+            self._made[key] = Refused([AsSaved(self._reader, key)], error)
 
     def _value(self, number: int) -> Recipe:
         """The value of an object."""
@@ -279,15 +332,19 @@ class _CheckpointLayout:
 
     def _leave(self, number: int) -> None:
         """Notes the keys of a value that became a part of another one, or several values, and of its slot variables."""
-        others = self._names_of[number]
-        if len(others) > 1:
+        others = self._other_names(number)
+        if others:
             raise UnsupportedError(
                 "a step of convert takes a value that has two names, so that what it makes would need two, too; nothing was changed",
-                key=others[0],
+                key=self._names[number],
                 file=self._reader.prefix,
-                found=f"the second name {others[1]}",
+                found=f"the second name {others[0]}",
                 remedy="give the program a value of its own for each name, or leave the step out",
             )
+        parent, attribute = self._parents[number][0]
+        node = self._nodes[parent]
+        edges = [edge for edge in node.children if edge.node != number or edge.name == attribute]
+        self._nodes[parent] = node._replace(children=tuple(edges))
         for each in (number, *self._slots.get(number, {}).values()):
             self._gone.update(value.key for value in self._nodes[each].values)
 

@@ -170,6 +170,7 @@ class _FileLayout:
         for optimizer in self._optimizers:
             optimizer.attach(values)
         self._values = values
+        self._path_of_key = {"/".join(path): path for path in self._paths.values()}
 
     def tree(self) -> Any:
         """Carries out the steps. Returns the new contents."""
@@ -207,8 +208,7 @@ class _FileLayout:
 
     def _path(self, name: str, value: Laid) -> Path:
         """The path of a new value: in the dict of the first value that it is made of, if its name is below that."""
-        key = value.recipe.keys()[0]
-        above: Path = next(path[:-1] for path in self._paths.values() if "/".join(path) == key)
+        above = self._path_of_key[value.recipe.keys()[0]][:-1]
         while above and not name.startswith(f"{self._name(above)}/"):
             above = above[:-1]
         below = name[len(self._name(above)) + 1 :] if above else name

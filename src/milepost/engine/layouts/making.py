@@ -52,7 +52,7 @@ def _divided(step: Split, members: Sequence[Recipe]) -> list[Recipe]:
     sizes = step.sizes or [length // count] * count
     if sum(sizes) != length:
         raise _mismatch(f"length {sum(sizes)} along axis {axis}, the sum of sizes", _shapes(members))
-    stops = [sum(sizes[: place + 1]) for place in range(count)]
+    stops = [sum(sizes[: number + 1]) for number in range(count)]
     return [Stretch(member, axis, stop - size, stop) for stop, size in zip(stops, sizes, strict=True)]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from milepost.engine.layouts.applying import Laid, StateOf
 from milepost.engine.layouts.recipes import AsSaved, NoArray, Refused
-from milepost.errors import MismatchError
+from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.foreign.items import Item
 from milepost.foreign.optimizers import GROUPS, STATE, is_optimizer_state, names_of_parameters
@@ -43,7 +43,7 @@ class _Parameter(NamedTuple):
 
 def optimizers_of(reader: ForeignReader) -> list[Optimizer]:
     """The states of optimizers in a file."""
-    found: list[Optimizer] = []
+    optimizers: list[Optimizer] = []
     pending: list[tuple[Path, Any]] = [((), reader.file.tree)]
     while pending:
         path, value = pending.pop()
@@ -51,10 +51,10 @@ def optimizers_of(reader: ForeignReader) -> list[Optimizer]:
             continue
         item = Item("/".join(path), value)
         if is_optimizer_state(item):
-            found.append(Optimizer(reader, path, item, len(found)))
+            optimizers.append(Optimizer(reader, path, item, len(optimizers)))
         else:
             pending += [((*path, str(name)), each) for name, each in value.items()]
-    return found
+    return optimizers
 
 
 class Optimizer:
@@ -166,12 +166,12 @@ class Optimizer:
         for name, value in values.items():
             key = tuple(value.recipe.keys()[0].split("/")[:-1])
             parts.setdefault(key, []).append(name)
-        found = [names for names in parts.values() if len(names) == len(called) and self._fit(names, values)]
-        if len(found) != 1:
+        fitting = [names for names in parts.values() if len(names) == len(called) and self._fit(names, values)]
+        if len(fitting) != 1:
             return None
-        name = found[0][0]
+        name = fitting[0][0]
         self._above = name[: len(name) - len(values[name].recipe.keys()[0].rpartition("/")[2])]
-        pairs = zip(found[0], sorted(called, key=lambda pair: pair[0]), strict=True)
+        pairs = zip(fitting[0], sorted(called, key=lambda pair: pair[0]), strict=True)
         return [_Parameter(name, position, group) for name, (position, group) in pairs]
 
     def _fit(self, names: Sequence[str], values: Mapping[str, Laid]) -> bool:
@@ -190,7 +190,7 @@ class Optimizer:
 
     def _refusal(self, key: str, reason: str) -> Stored:
         """A value that is an error if it is asked for."""
-        error = MismatchError(
+        error = UnsupportedError(
             f"convert cannot lay out this state of an optimizer, because {reason}; nothing was changed",
             key=key,
             remedy="leave the optimizer out with ignore, or with only",

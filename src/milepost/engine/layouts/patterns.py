@@ -91,7 +91,7 @@ class Pattern:
         if match is None:
             return None
         number = self._expression.groupindex.get("number", 0)
-        texts = [text for place, text in enumerate(match.groups(), 1) if place != number]
+        texts = [text for position, text in enumerate(match.groups(), 1) if position != number]
         return Fit(tuple(texts), int(match["number"]) if number else 0)
 
     def name(self, group: tuple[str, ...], number: int = 0) -> str:

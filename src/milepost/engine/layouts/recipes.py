@@ -15,7 +15,7 @@ import numpy as np
 from milepost.bundle import BundleReader
 from milepost.bundle.format.slices import Box, index_of, intersection, relative
 from milepost.bundle.memory import Array, new_array
-from milepost.errors import MilepostError, MismatchError
+from milepost.errors import MismatchError, UnsupportedError
 from milepost.tensor import TensorSlice, TensorSpec
 from milepost.tensor.dtype import STRING
 
@@ -334,7 +334,7 @@ class Refused(Recipe):
         error: The error.
     """
 
-    def __init__(self, members: Sequence[Recipe], error: MilepostError) -> None:
+    def __init__(self, members: Sequence[Recipe], error: UnsupportedError) -> None:
         super().__init__(members[0].spec)
         self._members, self.error = members, error
 

@@ -18,12 +18,9 @@ from __future__ import annotations
 
 import copy as _copy
 import os as _os
-from collections.abc import Callable as _Callable
 from typing import Any as _Any
 
 from milepost.adapters.lightning import private as _private
-from milepost.adapters.random_state import global_state as _global_state
-from milepost.adapters.random_state import set_global_state as _set_global_state
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import CheckpointNotFoundError as _CheckpointNotFoundError
 from milepost.errors import UnsupportedError as _UnsupportedError
@@ -31,10 +28,9 @@ from milepost.graph.frameworks import require as _require
 from milepost.manager import CheckpointManager
 from milepost.retention import Policy
 from milepost.saving.background import BackgroundWriter as _BackgroundWriter
-from milepost.trainers import gradients as _gradients
 from milepost.trainers import paths as _paths
 from milepost.trainers.lightning import dicts as _dicts
-from milepost.trainers.loaders import LoaderPosition as _LoaderPosition
+from milepost.trainers.lightning.fit import ResumableFit as _ResumableFit
 from milepost.trainers.runs import PathLike as _PathLike
 from milepost.trainers.runs import TrainerRun as _TrainerRun
 
@@ -49,13 +45,13 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
     """Makes ``Trainer.fit()`` resumable: saves the run, and continues it in the next process.
 
     A checkpoint holds all that Lightning saves, and what Lightning leaves out: the position in the data, the random state,
-    gradients that are still being accumulated, the values that ``self.log()`` averages over the epoch, and metrics of
-    torchmetrics. So a run that was killed and started again computes the same bits as a run that was not interrupted.
+    gradients that are still being accumulated, the values that ``self.log()`` averages over the epoch, metrics of callbacks and
+    of torchmetrics, and when the loaders were made. So a run that was killed and started again computes the same bits as a run that was not interrupted.
 
     ``fit()`` restores the newest good checkpoint of the directory by itself. Pass it no ``ckpt_path``.
 
-    Batches are counted over the whole run, and number the checkpoints. A save that is due at the last batch of an epoch is made
-    after the validation and all other callbacks of that epoch, and one that is due before a validation, after that validation.
+    Batches are counted over the whole run, and number the checkpoints. A save is made after the validation, the schedulers and all
+    hooks that follow its batch; at the last batch of an epoch, after those of the epoch; and at the end, after those of the run.
 
     Args:
         directory: The directory of the run. Each run has its own.
@@ -98,11 +94,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
             on_sigterm=on_sigterm,
             options=options,
         )
-        self._saved: dict[str, _Any] | None = None
-        self._pending: dict[str, _Any] = {}
-        self._positions: list[_LoaderPosition] = []
-        self._release: _Callable[[], None] = lambda: None
-        self._is_due = self._has_new_metrics = self._terminated = self._is_finished = False
+        self._fit: _ResumableFit | None = None
 
     @property
     def manager(self) -> CheckpointManager:
@@ -123,128 +115,33 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
     @property
     def was_terminated(self) -> bool:
         """Whether the last ``fit()`` received SIGTERM, saved the run and stopped."""
-        return self._terminated
+        return self._fit is not None and self._fit.was_terminated
 
     def setup(self, trainer: _Any, pl_module: _Any, stage: str) -> None:
         """Finds the checkpoint to resume from. Called by Lightning."""
-        if stage != "fit":
-            return
-        self._refuse(trainer)
-        self._terminated = self._is_finished = self._is_due = self._has_new_metrics = False
-        self._pending = {}
-        self._saved = self._run.begin(catch=False)
-        if self._saved is not None:
-            _private.give(trainer, self._saved[_dicts.RUN])
-        self._release = _private.when_loaders_are_made(trainer, self._watch)
+        if stage == "fit":
+            self._refuse(trainer)
+            self._fit = _ResumableFit(trainer, self._run, self._run.begin(catch=False))
 
     def on_train_start(self, trainer: _Any, pl_module: _Any) -> None:
-        """Restores the parts that Lightning does not restore. Called by Lightning."""
-        self._run.catch()
-        saved, self._saved = self._saved, None
-        if saved is None:
-            return
-        _private.set_metric_states(pl_module, saved.get("metrics", {}))
-        self._pending = dict(saved.get("logged", {}))
-        if saved.get("gradients"):
-            _gradients.set_gradients(pl_module, saved["gradients"])
-        if saved.get("stopped"):
-            trainer.should_stop = True
-        random_states = [random for random in [each.arrived() for each in self._positions] if random is not None]
-        _set_global_state(random_states[-1] if random_states else saved["random"])
-
-    def on_train_epoch_start(self, trainer: _Any, pl_module: _Any) -> None:
-        """Makes the save that was due at the end of the previous epoch. Called by Lightning."""
-        self._pending = {} if self._is_due else self._pending
-        if self._is_due:
-            _private.begin_epoch(trainer)
-            self._save(trainer, ended=True)
-
-    def on_train_batch_start(self, trainer: _Any, pl_module: _Any, batch: _Any, batch_idx: int) -> None:
-        """Ends the time in which Lightning counts the epoch as a restarted one. Called by Lightning."""
-        _private.has_gone_on(trainer)
-
-    def on_train_batch_end(self, trainer: _Any, pl_module: _Any, outputs: _Any, batch: _Any, batch_idx: int) -> None:
-        """Saves if a save is due. Called by Lightning."""
-        if self._pending:
-            _private.add_logged(trainer, self._pending)
-        step = _batches(trainer)
-        self._is_due = self._run.is_due(step)
-        is_last, must_end = _private.is_last_batch(trainer), self._run.must_end(step)
-        self._terminated |= must_end
-        if self._is_due and not is_last and not _private.validates_now(trainer):
-            self._save(trainer)
-            if must_end:
-                _private.end_without_validation(trainer)
-                self._is_finished = True
-        if must_end:
-            trainer.should_stop = True
+        """Begins to save, and to catch SIGTERM. Called by Lightning."""
+        if self._fit is not None:
+            self._fit.begin()
 
     def on_validation_end(self, trainer: _Any, pl_module: _Any) -> None:
-        """Saves if a save was due before the validation. Called by Lightning."""
-        if trainer.sanity_checking or trainer.state.fn != "fit":
-            return
-        self._has_new_metrics = True
-        if self._is_due and not _private.is_last_batch(trainer):
-            self._save(trainer)
-            self._is_finished = self._terminated
-
-    def on_train_epoch_end(self, trainer: _Any, pl_module: _Any) -> None:
-        """Records whether a save is due at the end of the epoch. Called by Lightning."""
-        self._has_new_metrics |= not _private.was_validated(trainer)
-        self._is_due |= self._run.is_due_after(trainer.current_epoch + 1)
-
-    def on_train_end(self, trainer: _Any, pl_module: _Any) -> None:
-        """Saves the end of the run. Called by Lightning."""
-        self._terminated |= self._run.must_end(_batches(trainer))
-        if not self._is_finished:
-            self._save(trainer, ended=True)
-        self._let_go()
+        """Takes the metrics of a validation for the next save. Called by Lightning."""
+        if self._fit is not None and not trainer.sanity_checking and trainer.state.fn == "fit":
+            self._fit.has_new_metrics = True
 
     def on_exception(self, trainer: _Any, pl_module: _Any, exception: BaseException) -> None:
         """Stops catching signals and releases loaders. Called by Lightning."""
-        self._let_go()
+        if self._fit is not None:
+            self._fit.end()
 
     def teardown(self, trainer: _Any, pl_module: _Any, stage: str) -> None:
         """Stops catching signals and releases loaders. Called by Lightning."""
-        if stage == "fit":
-            self._let_go()
-
-    def _let_go(self) -> None:
-        self._release()
-        self._release = lambda: None
-        for each in self._positions:
-            each.forget()
-        self._positions = []
-        self._run.end()
-
-    def _watch(self, loaders: list[_Any]) -> None:
-        """Records the loaders of an epoch before they are read."""
-        self._positions = [_LoaderPosition(each) for each in loaders]
-        if self._saved is not None:
-            states = self._saved["loaders"]
-            for position, state in zip(self._positions, states, strict=True):
-                position.load(state, self._saved["random"])
-
-    def _save(self, trainer: _Any, *, ended: bool = False) -> None:
-        metrics = {}
-        if self._has_new_metrics:
-            metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        self._run.save(_batches(trainer), lambda: self._state(trainer, ended), metrics)
-        self._is_due = self._has_new_metrics = False
-
-    def _state(self, trainer: _Any, ended: bool) -> dict[str, _Any]:
-        module = trainer.lightning_module
-        ahead = 0 if ended else _private.batches_ahead(trainer)
-        return {
-            _dicts.RUN: _private.without_loaders(_private.dumped(trainer)),
-            "epochs": trainer.current_epoch,
-            "metrics": _private.metric_states(module),
-            "logged": {} if ended else {**self._pending, **_private.logged_state(trainer)},
-            "gradients": _gradients.gradients_of(module) if _private.is_accumulating(trainer) else {},
-            "stopped": bool(trainer.should_stop) and not self._terminated,
-            "random": _global_state(),
-            "loaders": [each.state(ahead, ended=ended) for each in self._positions],
-        }
+        if self._fit is not None and stage == "fit":
+            self._fit.end()
 
     def _refuse(self, trainer: _Any) -> None:
         strategy = type(trainer.strategy).__name__
@@ -341,11 +238,6 @@ class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-de
     def sync(self) -> None:
         """Waits for the save in progress, if any, and raises its error."""
         self._writer.wait()
-
-
-def _batches(trainer: _Any) -> int:
-    """The number of batches of the whole run."""
-    return int(trainer.fit_loop.total_batch_idx) + 1
 
 
 def _read(path: _Any, map_location: _Any) -> dict[str, _Any] | None:

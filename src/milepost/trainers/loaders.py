@@ -22,7 +22,7 @@ from milepost.adapters.iterators.pytorch import is_loader, stop_workers
 from milepost.adapters.random_state import global_state, set_global_state
 from milepost.callbacks.data.own_state import OwnState
 from milepost.callbacks.data.sources import state_of
-from milepost.errors import MismatchError
+from milepost.errors import MismatchError, UnsupportedError
 from milepost.graph.frameworks import imported
 
 _END: Final = object()
@@ -44,12 +44,13 @@ class LoaderPosition:
 
     def __init__(self, loader: Any) -> None:
         self._loader = getattr(loader, "base_dataloader", loader)
-        self._is_watched = is_loader(self._loader)
+        self._is_watched = is_loader(self._loader) or isinstance(self._loader, WatchedIterable)
         self._stateful = None if self._is_watched else state_of(self._loader)
         self._begun: dict[str, Any] | None = None
         self._fetches: deque[dict[str, Any]] = deque(maxlen=_MOST_AHEAD)
+        self._are_read: deque[bool] = deque(maxlen=_MOST_AHEAD)
         self._count = 0
-        self._is_over = False
+        self._is_over = self._is_waiting = False
         self._iterator: weakref.ref[_Watched] | None = None
         self._next: dict[str, Any] | None = None
         self._random: dict[str, Any] | None = None
@@ -78,6 +79,7 @@ class LoaderPosition:
         if ended or self._begun is None:
             return {"kind": "between", "held": self._own.now(), "seeds": _seeds(self._loader)}
         fetches = list(self._fetches)[-ahead:] if ahead else []
+        ahead = sum(list(self._are_read)[-ahead:]) if ahead else 0  # a loader that has ended reads none
         is_whole = not ahead and self._count == self._begun["length"]
         state = {"kind": "within", **self._begun, "batches": self._count - ahead, "ahead": fetches}
         return {**state, "whole": self._own.now() if is_whole else None}
@@ -92,6 +94,7 @@ class LoaderPosition:
         Raises:
             MismatchError: The loader has a different number of batches than the saved one, or a different kind of state.
         """
+        self._is_waiting = False
         kind = "state" if self._stateful is not None else "watched" if self._is_watched else "none"
         saved = {"within": "watched", "between": "watched"}.get(state["kind"], state["kind"])
         if kind != saved:
@@ -128,6 +131,10 @@ class LoaderPosition:
         state, self._random = self._random, None
         return state
 
+    def wait(self) -> None:
+        """Makes iterators without batches until `load` is called, where a trainer makes some too early."""
+        self._is_waiting = True
+
     def forget(self) -> None:
         """Makes the loader forget the saved position."""
         if self._is_watched:
@@ -136,6 +143,8 @@ class LoaderPosition:
     def new_iterator(self) -> Iterator[Any]:
         """Calls the loader's own method that makes an iterator."""
         loader = self._loader
+        if self._is_waiting:
+            return _Nothing()
         make = getattr(type(loader), _METHOD)
         saved, self._next = self._next, None
         if saved is None:
@@ -190,6 +199,7 @@ class LoaderPosition:
         self._count = 0
         self._is_over = False
         self._fetches.clear()
+        self._are_read.clear()
 
     def _before_fetch(self) -> None:
         assert self._begun is not None
@@ -201,12 +211,61 @@ class LoaderPosition:
     def _after_fetch(self, *, is_over: bool) -> None:
         self._is_over = is_over
         self._count += not is_over
+        self._are_read.append(not is_over)
 
 
 def is_watched(loader: Any) -> bool:
     """Whether a `LoaderPosition` returns the loader to its position."""
     method = getattr(getattr(loader, "base_dataloader", loader), "__dict__", {}).get(_METHOD)
     return isinstance(method, _Stand)
+
+
+class WatchedIterable:
+    """An iterable that is not a ``DataLoader`` and has no state, in a form whose position a `LoaderPosition` can restore.
+
+    Args:
+        iterable: The iterable, each of whose iterators begins again.
+
+    Raises:
+        UnsupportedError: It is an iterator, so it cannot be read twice.
+    """
+
+    num_workers = 0
+
+    def __init__(self, iterable: Any) -> None:
+        if isinstance(iterable, Iterator):
+            raise UnsupportedError(
+                "this data cannot return to a saved position: it is an iterator, which cannot be read twice",
+                key="data",
+                expected="a DataLoader, or an object whose __iter__() begins again",
+                found=f"a {type(iterable).__name__}",
+                remedy="pass an object that makes the iterator in __iter__(), or give it state_dict() and load_state_dict()",
+            )
+        self.iterable = iterable
+
+    def __iter__(self) -> Iterator[Any]:
+        make: Any = getattr(self, _METHOD)  # which is replaced in the object
+        return make()  # type: ignore[no-any-return]
+
+    def _get_iterator(self) -> Iterator[Any]:
+        return iter(self.iterable)
+
+    def __len__(self) -> int:
+        return len(self.iterable)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "iterable":  # while it is being made
+            raise AttributeError(name)
+        return getattr(self.iterable, name)
+
+
+def watchable(loader: Any) -> Any:
+    """A loader, or another iterable in a form whose position can be restored.
+
+    Raises:
+        UnsupportedError: It is an iterator without a state.
+    """
+    return loader if is_loader(loader) or state_of(loader) is not None else WatchedIterable(loader)
 
 
 class _Stand:

@@ -1,4 +1,4 @@
-"""Every private name of Lightning that milepost uses, with its purpose. Tested with Lightning 2.6.
+"""Private names of Lightning that milepost uses, with their purpose. Tested with Lightning 2.6.
 
 Lightning is the package ``lightning``, or ``pytorch_lightning``: the one that the program has imported.
 """
@@ -44,11 +44,6 @@ def give(trainer: Any, checkpoint: dict[str, Any]) -> None:
     trainer._checkpoint_connector._loaded_checkpoint = checkpoint
 
 
-def was_validated(trainer: Any) -> bool:
-    """Whether the model was validated in the epoch that ends."""
-    return bool(trainer.fit_loop.epoch_loop.val_loop._has_run)
-
-
 def without_loaders(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """The dict without the states of training loaders, which milepost saves by itself."""
     loops = dict(checkpoint["loops"])
@@ -57,84 +52,30 @@ def without_loaders(checkpoint: dict[str, Any]) -> dict[str, Any]:
     return {**checkpoint, "loops": {**loops, "fit_loop": {**fit_loop, "state_dict": loop_state}}}
 
 
-def when_loaders_are_made(trainer: Any, function: Callable[[list[Any]], None]) -> Callable[[], None]:
-    """Calls a function with the training loaders each time before Lightning makes iterators of new ones.
-
-    Returns:
-        A function that ends this.
-    """
-    loop = trainer.fit_loop
-    method = type(loop)._load_combined_loader_states
-
-    def load() -> None:
-        method(loop)
-        function(loop._combined_loader.flattened)
-
-    vars(loop)["_load_combined_loader_states"] = load
-    return lambda: vars(loop).pop("_load_combined_loader_states", None)
+def epoch_ends(trainer: Any) -> bool:
+    """Whether no batch of the epoch follows: because of its length, of a limit, or of a callback."""
+    return bool(trainer.fit_loop.epoch_loop.done)
 
 
-def batches_ahead(trainer: Any) -> int:
-    """How many batches were read and are not trained yet."""
-    return len(getattr(trainer.fit_loop._data_fetcher, "batches", ()))
+def progress(trainer: Any) -> dict[str, Any]:
+    """What hooks set when the epoch begins, and the number of steps for loggers."""
+    return {
+        "accumulate": trainer.accumulate_grad_batches,
+        "logged_steps": trainer.fit_loop.epoch_loop._batches_that_stepped,
+    }
+
+
+def set_progress(trainer: Any, progress: Mapping[str, Any]) -> None:
+    """Restores what `progress` returned, in an epoch that continues."""
+    if progress:
+        trainer.accumulate_grad_batches = progress["accumulate"]
+        trainer.fit_loop.epoch_loop._batches_that_stepped = progress["logged_steps"]
 
 
 def is_accumulating(trainer: Any) -> bool:
     """Whether gradients were accumulated that the optimizer has not used yet, or may have been."""
     module = trainer.lightning_module
     return not module.automatic_optimization or bool(trainer.fit_loop._should_accumulate())
-
-
-def has_gone_on(trainer: Any) -> None:
-    """Makes the first epoch end like every other one. Lightning would not step the schedulers that depend on a metric."""
-    trainer.fit_loop._restarting = False
-
-
-def is_last_batch(trainer: Any) -> bool:
-    """Whether the batch that was just trained is the last of its epoch."""
-    loop = trainer.fit_loop.epoch_loop
-    return bool(loop.batch_progress.is_last_batch or loop._num_ready_batches_reached())
-
-
-def validates_now(trainer: Any) -> bool:
-    """Whether validation follows the batch that was just trained."""
-    loop = trainer.fit_loop
-    return bool(loop.epoch_loop._should_check_val_fx(loop._data_fetcher))
-
-
-def end_without_validation(trainer: Any) -> None:
-    """Keeps Lightning from validating in the middle of an epoch because the run ends there."""
-    trainer.fit_loop.epoch_loop._skip_next_val = True
-
-
-def logged_state(trainer: Any) -> dict[str, Any]:
-    """What ``self.log(..., on_epoch=True)`` has accumulated in this epoch."""
-    state = {}
-    for key, metric in trainer.fit_loop.epoch_loop._results.items():
-        if metric.is_tensor and metric.meta.on_epoch and not metric.has_reset:
-            state[key] = {name: getattr(metric, name) for name in metric._defaults}
-    return state
-
-
-def begin_epoch(trainer: Any) -> None:
-    """Resets the counters of the epoch, which Lightning does itself later in the epoch's beginning."""
-    loop = trainer.fit_loop.epoch_loop
-    for progress in (loop.batch_progress, loop.scheduler_progress, loop.automatic_optimization.optim_progress):
-        progress.reset_on_run()
-    loop.val_loop.batch_progress.total.reset()
-
-
-def add_logged(trainer: Any, pending: dict[str, dict[str, Any]]) -> None:
-    """Adds what was accumulated before to values that are logged again, and removes these from ``pending``."""
-    results = trainer.fit_loop.epoch_loop._results
-    for key in [key for key in pending if key in results]:
-        metric, saved = results[key], pending.pop(key)
-        for name, value in saved.items():
-            now = getattr(metric, name)
-            before = value.to(now.device)
-            is_extreme = metric.meta.is_max_reduction or metric.meta.is_min_reduction
-            setattr(metric, name, metric.meta.reduce_fx(before, now) if is_extreme else before + now)
-        metric._computed = None
 
 
 def metric_states(module: Any) -> dict[str, Any]:

@@ -112,12 +112,19 @@ class _Contents:
 
 
 class _Dict(dict[Any, Any]):
-    """A dict that can have attributes, as the state of a module of PyTorch has."""
+    """A dict that can have attributes, as the state of a module of PyTorch has.
+
+    Attributes:
+        has_others: Whether a key may be no text. No such key is added later.
+    """
+
+    has_others = False
 
 
 def _copied(tree: Any) -> _Dict:
     """A container as a dict with the container's own keys."""
     copy = _Dict(tree.items() if isinstance(tree, Mapping) else ((name, each) for name, each in members(tree)))
+    copy.has_others = any(type(key) is not str for key in copy)
     if hasattr(tree, METADATA):
         setattr(copy, METADATA, getattr(tree, METADATA))
     return copy
@@ -154,7 +161,7 @@ def drop_empty(tree: _Dict, path: Path) -> None:
 
 def _key(tree: _Dict, name: str) -> Any:
     """The key whose text is this name: the name itself, or for example a number."""
-    if name in tree:
+    if name in tree or not tree.has_others:  # many names are looked for in one dict
         return name
     return next((key for (text, _), key in zip(members(tree), tree, strict=True) if text == name), name)
 

@@ -6,6 +6,7 @@ import pytest
 import milepost
 from milepost.errors import KeyNotFoundError, UnsupportedError
 from milepost.layouts import Concatenate, Split, Stack, Transpose, Unstack
+from tests.engine.test_linear import calls_of
 
 JOIN = [Concatenate(["*.q", "*.k"], "*.qk"), Transpose("*.qk.w")]
 VALUES = {"0.q.w": np.zeros((2, 3)), "0.k.w": np.ones((2, 3)), "0.o.w": np.full((2, 2), 2.0)}
@@ -112,3 +113,15 @@ def test_a_tensor_in_pieces_is_read_in_boxes(tmp_path):
     made = milepost.load(str(path), convert=[Split("a/w", ["a/x", "a/y"], axis=1), Transpose("a/x")])
     assert made["a.x"].tolist() == w[:, :3].T.tolist()
     assert made["a.y"].tolist() == w[:, 3:].tolist()
+
+
+def test_work_grows_no_faster_than_the_file(tmp_path):
+    def load_of(count):
+        path = tmp_path / f"{count}.npz"
+        np.savez(path, **{f"layers/{number}/{name}/w": np.zeros(2) for number in range(count) for name in "qk"})
+        steps = [Concatenate(["layers/*/q", "layers/*/k"], "layers/*/qk")]
+        return lambda: milepost.load(str(path), convert=steps)
+
+    few, many = load_of(50), load_of(200)
+    few()  # imports
+    assert calls_of(many) < 4.5 * calls_of(few)

@@ -87,6 +87,32 @@ def test_groups_that_become_one_are_refused_and_can_be_left_out(tmp_path):
     torch.testing.assert_close(models.output(other), models.output(model))
 
 
+def test_tied_weights_and_statistics_have_no_positions_of_their_own(tmp_path):
+    """As in a file of Lightning, whose optimizers are in a list."""
+    tokens = torch.arange(20) % 5
+
+    def train(model, optimizer):
+        optimizer.zero_grad()
+        model(tokens).square().mean().backward()
+        optimizer.step()
+
+    torch.manual_seed(0)
+    model, other = models.Tied(), models.TiedAndFused()
+    optimizer, its_optimizer = models.adamw(model.parameters()), models.adamw(other.parameters())
+    train(model, optimizer)
+    torch.save({"state_dict": model.state_dict(), "optimizer_states": [optimizer.state_dict()]}, tmp_path / "a.ckpt")
+    status = milepost.Checkpoint(model=other, optimizer=its_optimizer).read(
+        str(tmp_path / "a.ckpt"),
+        convert=[Concatenate(["state_dict.q", "state_dict.k"], "state_dict.qk")],
+        rename={"state_dict": "model", "optimizer_states.0": "optimizer"},
+    )
+    status.assert_consumed().assert_existing_objects_matched()
+    for _ in range(2):
+        train(model, optimizer)
+        train(other, its_optimizer)
+    torch.testing.assert_close(other(tokens), model(tokens))
+
+
 def test_state_by_positions_of_unknown_parameters_is_refused(tmp_path):
     """Otherwise a moment of the same shape would be restored as it is, which is not that of the transposed weight."""
     model = models.WithBuffer()

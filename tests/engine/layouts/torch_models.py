@@ -77,6 +77,35 @@ class Other(torch.optim.Optimizer):
                 self.state[parameter]["rows"] = parameter.detach().reshape(parameter.shape[0], -1).sum(-1)[:2].clone()
 
 
+class Tied(torch.nn.Module):
+    """A model with a normalisation, and a head that has the weight of the embedding."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(5, 4)
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.q, self.k = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.head = torch.nn.Linear(4, 5, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, tokens):
+        x = self.norm(self.embed(tokens))
+        return self.head(self.q(x) * torch.sigmoid(self.k(x)))
+
+
+class TiedAndFused(Tied):
+    """The same with q and k in one."""
+
+    def __init__(self):
+        super().__init__()
+        del self.q, self.k
+        self.qk = torch.nn.Linear(4, 8)
+
+    def forward(self, tokens):
+        q, k = self.qk(self.norm(self.embed(tokens))).chunk(2, -1)
+        return self.head(q * torch.sigmoid(k))
+
+
 class WithBuffer(torch.nn.Module):
     """A square weight, and a buffer that no optimizer has."""
 

@@ -17,6 +17,7 @@ from milepost.engine.layouts.recipes import AsSaved, NoArray, Recipe
 from milepost.engine.layouts.steps import Step
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
+from milepost.foreign.pytorch.tensors import View
 from milepost.foreign.renamed import drop_empty, leaves, put, without
 from milepost.foreign.stored import BoxedFile, CheckedFile, DescribedFile, ForeignFile, Stored
 from milepost.graph.saved.renaming import Path
@@ -162,13 +163,18 @@ class _FileLayout:
         inside = [optimizer.path for optimizer in self._optimizers]
         self._paths: dict[str, Path] = {}
         values: dict[str, Laid] = {}
+        first: dict[View, str] = {}
+        repeated: set[str] = set()
         for path, value in reversed([*leaves(self._tree)]):  # which begin at the end of the file
             if path and not any(path[: len(each)] == each for each in inside):
                 name = self._name(path)
                 self._paths[name] = path
                 values[name] = Laid(self._recipe(path, value), {}, name)
+                view = value.place if isinstance(value, Stored) and isinstance(value.place, View) else None
+                if view is not None and first.setdefault(view, name) != name:
+                    repeated.add(name)
         for optimizer in self._optimizers:
-            optimizer.attach(values)
+            optimizer.attach(values, repeated)
         self._values = values
         self._path_of_key = {"/".join(path): path for path in self._paths.values()}
 

@@ -7,7 +7,7 @@ converted, and it is an error to ask for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -17,13 +17,15 @@ from milepost.engine.layouts.applying import Laid, StateOf
 from milepost.engine.layouts.recipes import AsSaved, NoArray, Refused
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
-from milepost.foreign.items import Item
+from milepost.foreign.items import Item, members
 from milepost.foreign.optimizers import GROUPS, STATE, is_optimizer_state, names_of_parameters
 from milepost.foreign.stored import Stored
 from milepost.graph.saved.renaming import Path
 
 _PARAMETERS: Final = "params"
 _NAMES: Final = "param_names"
+_STATISTICS: Final = ("/running_mean", "/running_var", "/num_batches_tracked")
+"""The buffers that modules of PyTorch have in their state dicts."""
 _ABSENT: Final = object()
 
 
@@ -47,13 +49,13 @@ def optimizers_of(reader: ForeignReader) -> list[Optimizer]:
     pending: list[tuple[Path, Any]] = [((), reader.file.tree)]
     while pending:
         path, value = pending.pop()
-        if not isinstance(value, Mapping):
+        if not isinstance(value, (Mapping, list, tuple)):
             continue
         item = Item("/".join(path), value)
         if is_optimizer_state(item):
             optimizers.append(Optimizer(reader, path, item, len(optimizers)))
         else:
-            pending += [((*path, str(name)), each) for name, each in value.items()]
+            pending += [((*path, name), each) for name, each in members(value)]
     return optimizers
 
 
@@ -76,9 +78,14 @@ class Optimizer:
         self._above = ""
         self._parameters: list[_Parameter] | None = None
 
-    def attach(self, values: dict[str, Laid]) -> None:
-        """Finds the parameters among the values of the file, and gives them their state."""
-        self._parameters = self._named(values) if self._are_names else self._in_order(values)
+    def attach(self, values: dict[str, Laid], repeated: Collection[str]) -> None:
+        """Finds the parameters among the values of the file, and gives them their state.
+
+        Args:
+            values: The values, by name.
+            repeated: Further names of values that have an earlier one, as a tied weight has.
+        """
+        self._parameters = self._named(values) if self._are_names else self._in_order(values, repeated)
         for parameter in self._parameters or ():
             laid = values[parameter.name]
             state = {
@@ -99,35 +106,33 @@ class Optimizer:
         if not new:
             return None
         if self._parameters is None:
-            return self._refused(values, "the file does not say which parameters it is the state of")
+            return self._refused("the file does not say which parameters it is the state of")
         known = {parameter.name: parameter for parameter in self._parameters}
         name_of_key = {key: name for name in known for key in values[name].recipe.keys()}  # noqa: SIM118 - a recipe is not a mapping
         parameters: list[tuple[str, list[_Parameter]]] = []
         for name, value in final.items():
             names = [name_of_key.get(key) for key in value.recipe.keys()]  # noqa: SIM118 - a recipe is not a mapping
-            members = [known[each] for each in names if each is not None]
-            if members and len({each.group for each in members} | {len(names) - len(members)} - {0}) > 1:
-                return self._refused(values, "the parameters that become one are in several groups")
-            if members and len(members) < len(names):
-                return self._refused(values, "a parameter becomes one with a value that is none")
-            if members:
-                parameters.append((name, members))
+            joined = [known[each] for each in names if each is not None]
+            if len({each.group for each in joined}) > 1:
+                return self._refused("the parameters that become one are in several groups")
+            if 0 < len(joined) < len(names):
+                return self._refused("a parameter becomes one with a value that is none")
+            if joined:
+                parameters.append((name, joined))
         if not any(name in new for name, _ in parameters):
             return None
         if any(not name.startswith(self._above) for name, _ in parameters) or not self._form.agrees(parameters):
-            return self._refused(
-                values, "the parameters that become one have different hyperparameters, or are elsewhere"
-            )
+            return self._refused("the parameters that become one have different hyperparameters, or are elsewhere")
         called = {name: name[len(self._above) :].replace("/", ".") for name, _ in parameters}
         state = {
-            name: self._new_state(final[name], members) if name in new else self._form.present(members[0].called)
-            for name, members in parameters
+            name: self._new_state(final[name], joined) if name in new else self._form.present(joined[0].called)
+            for name, joined in parameters
         }
         return self._form.contents(parameters, called, state)
 
-    def _new_state(self, value: Laid, members: Sequence[_Parameter]) -> Any:
-        """The state of a new parameter."""
-        each = [self._form.present(member.called) for member in members]
+    def _new_state(self, value: Laid, joined: Sequence[_Parameter]) -> Any:
+        """The state of a new parameter, which is made of some others."""
+        each = [self._form.present(parameter.called) for parameter in joined]
         if all(state is _ABSENT for state in each):
             return _ABSENT
         names = dict.fromkeys(name for state in each if isinstance(state, Mapping) for name in state)
@@ -140,7 +145,7 @@ class Optimizer:
             elif all(_is_plain(state) and state == plain[0] and type(state) is type(plain[0]) for state in plain):
                 made[name] = plain[0]
             else:
-                key = self._key(self._form.path(members[0].called, name))
+                key = self._key(self._form.path(joined[0].called, name))
                 made[name] = self._refusal(key, "the parameters that become one have different state of this name")
         return made
 
@@ -159,11 +164,16 @@ class Optimizer:
                     return [_Parameter(f"{above}{each}", name, group) for each, (name, group) in pairs]
         return None
 
-    def _in_order(self, values: Mapping[str, Laid]) -> list[_Parameter] | None:
-        """The parameters of state by positions: those of a dict that has as many tensors, of the shapes of the state."""
+    def _in_order(self, values: Mapping[str, Laid], repeated: Collection[str]) -> list[_Parameter] | None:
+        """The parameters of state by positions: those of a dict that has as many tensors, of the shapes of the state.
+
+        Statistics of a normalisation are no parameters.
+        """
         called = self._form.parameters()
         parts: dict[Path, list[str]] = {}
         for name, value in values.items():
+            if name in repeated or name.endswith(_STATISTICS):
+                continue
             key = tuple(value.recipe.keys()[0].split("/")[:-1])
             parts.setdefault(key, []).append(name)
         fitting = [names for names in parts.values() if len(names) == len(called) and self._fit(names, values)]
@@ -184,7 +194,7 @@ class Optimizer:
                 return False
         return True
 
-    def _refused(self, values: Mapping[str, Laid], reason: str) -> Any:
+    def _refused(self, reason: str) -> Any:
         """The contents with state that is an error if it is asked for."""
         return self._form.replaced(lambda path: self._refusal(self._key(path), reason))
 
@@ -253,8 +263,8 @@ class _Grouped:
             state: Their state.
         """
         groups: list[list[str]] = [[] for _ in self._value[GROUPS]]
-        for name, members in parameters:
-            groups[members[0].group].append(name)
+        for name, joined in parameters:
+            groups[joined[0].group].append(name)
         listed = [
             {
                 **{name: each for name, each in group.items() if name != _NAMES},  # of parameters that have gone
@@ -262,7 +272,7 @@ class _Grouped:
             }
             for group, names in zip(self._value[GROUPS], groups, strict=True)
         ]
-        known = {member.called for _, members in parameters for member in members}
+        known = {member.called for _, joined in parameters for member in joined}
         rest = {name: each for name, each in self._state.items() if name not in known}
         present = {called[name]: state[name] for name, _ in parameters if state[name] is not _ABSENT}
         return {**self._value, STATE: {**rest, **present}, GROUPS: listed}
@@ -308,7 +318,7 @@ class _Flat:
 
     def agrees(self, parameters: Sequence[tuple[str, Sequence[_Parameter]]]) -> bool:
         """As for `_Grouped`."""
-        settings = ([self._below(GROUPS, each.called) for each in members] for _, members in parameters)
+        settings = ([self._below(GROUPS, each.called) for each in joined] for _, joined in parameters)
         return all(_same_settings(each, of_one[0]) for of_one in settings for each in of_one)
 
     def contents(
@@ -319,10 +329,10 @@ class _Flat:
     ) -> dict[Any, Any]:
         """As for `_Grouped`."""
         contents: dict[str, Any] = {}
-        for name, members in parameters:
+        for name, joined in parameters:
             of_one = state[name] if state[name] is not _ABSENT else {}
             contents |= {f"{STATE}.{called[name]}.{each}": value for each, value in of_one.items()}
-            settings = self._below(GROUPS, members[0].called)
+            settings = self._below(GROUPS, joined[0].called)
             contents |= {f"{GROUPS}.{called[name]}.{each}": value for each, value in settings.items()}
         return contents
 

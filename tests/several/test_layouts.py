@@ -5,7 +5,7 @@ import pytest
 
 import milepost
 from milepost.layouts import inverse
-from tests.several.programs import TORCH, run
+from tests.several.programs import JAX, TORCH, run
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 models = pytest.importorskip("tests.engine.layouts.torch_models")
@@ -44,6 +44,31 @@ model, optimizer = sharded(models.FusedBlock)
 attempt("wrong", lambda: restored(models.FusedBlock, f"{directory}/apart", wrong) and "restored")
 models.train(model, optimizer, 7)
 results["next"] = models.output(model).flatten().tolist()
+"""
+
+
+JAX_TWO = """
+import jax.numpy as jnp
+import milepost.jax
+from milepost.layouts import Concatenate, inverse
+from tests.several.jax_states import sharded
+steps = [Concatenate([f"**/{name}" for name in "qkv"], "**/qkv", axis=1)]
+together = CheckpointOptions(**options)
+arrays = {name: np.arange(32.0, dtype=np.float32).reshape(8, 4) + 100 * number for number, name in enumerate("qkv")}
+apart = {"params": {name: sharded(value, ("line", None, "d")) for name, value in arrays.items()}}
+path = milepost.jax.save(directory + "/apart", apart, together)
+fused = {"params": {"qkv": sharded(np.zeros((8, 12), np.float32), ("line", "d"))}}
+made, status = milepost.jax.restore(path, fused, together, convert=steps)
+status.assert_consumed().assert_existing_objects_matched()
+whole = np.concatenate([*arrays.values()], 1)
+results["fused"] = all(np.array_equal(shard.data, whole[shard.index]) for shard in made["params"]["qkv"].addressable_shards)
+path = milepost.jax.save(directory + "/fused", made, together)
+zeros = {"params": {name: sharded(np.zeros_like(value), ("line", "d")) for name, value in arrays.items()}}
+back, status = milepost.jax.restore(path, zeros, together, convert=inverse(steps))
+status.assert_consumed()
+results["apart"] = all(
+    np.array_equal(shard.data, value[shard.index]) for name, value in arrays.items() for shard in back["params"][name].addressable_shards
+)
 """
 
 
@@ -87,3 +112,10 @@ def test_a_step_that_does_not_fit_ends_the_restore_of_each_process(two):
     for results in two:
         assert results["wrong"].startswith("MismatchError: wrong shape: a saved value does not fit the live object")
         assert len(results["next"]) == 12
+
+
+def test_arrays_of_jax_over_two_processes_come_back(tmp_path):
+    pytest.importorskip("jax", reason="JAX is not installed")
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    for results in run(JAX_TWO, 2, tmp_path, JAX, environment=flags):
+        assert results == {"fused": True, "apart": True}

@@ -92,6 +92,23 @@ def test_a_step_makes(step, array, made):
     assert {name: value.tolist() for name, value in flat({"a": array}, convert=[step]).items()} == made
 
 
+def test_heads_in_turn_come_apart():
+    """As in GPT-NeoX: q, k and v of the first head, then those of the second."""
+    heads, width = 2, 3
+    parts = {name: np.random.default_rng(0).random((heads * width, 4)) + number for number, name in enumerate("qkv")}
+    qkv = np.concatenate([part[head * width :][:width] for head in range(heads) for part in parts.values()])
+    steps = [
+        Reshape("*/qkv", old=(-1,), new=(heads, 3, width)),
+        Unstack("*/qkv", ["*/q", "*/k", "*/v"], axis=1),
+        *(Reshape(f"*/{name}", old=(heads, width), new=(-1,)) for name in parts),
+    ]
+    made = flat({"a/qkv/weight": qkv, "a/qkv/bias": qkv[:, 0]}, convert=steps)
+    assert all((made[f"a/{name}/weight"] == part).all() for name, part in parts.items())
+    assert all((made[f"a/{name}/bias"] == part[:, 0]).all() for name, part in parts.items())
+    back = flat(made, convert=inverse(steps))
+    assert (back["a/qkv/weight"] == qkv).all()
+
+
 def test_values_of_different_lengths_are_joined_with_their_sizes():
     tree = {"q": np.arange(4), "k": np.arange(2)}
     assert flat(tree, convert=[Concatenate(["q", "k"], "qk", sizes=(4, 2))])["qk"].tolist() == [0, 1, 2, 3, 0, 1]

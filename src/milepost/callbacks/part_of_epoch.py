@@ -29,10 +29,10 @@ class PartOfEpoch:
         history = getattr(model, "history", None)
         self._has_history = history is not None
         if self._has_history:
-            self._replace(history, "on_epoch_end", _ignore_epoch)
-        self._replace(model, "evaluate", lambda *arguments, **named: {})
+            self._exchange(history, "on_epoch_end", _ignore_epoch)
+        self._exchange(model, "evaluate", lambda *arguments, **named: {})
         for callback in callbacks:
-            self._replace(callback, "on_epoch_end", _ignore_epoch)
+            self._exchange(callback, "on_epoch_end", _ignore_epoch)
 
     def end(self, *, but_history: bool = False) -> None:
         """Gives each its own method again.
@@ -47,7 +47,7 @@ class PartOfEpoch:
             else:
                 vars(instance)[name] = own
 
-    def _replace(self, instance: Any, name: str, method: Any) -> None:
+    def _exchange(self, instance: Any, name: str, method: Any) -> None:
         attributes = vars(instance)
         self._replaced.append((instance, name, attributes.get(name, _ABSENT)))
         attributes[name] = method

@@ -71,6 +71,43 @@ def test_steps_that_differ_are_refused(tmp_path, write):
     assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())
 
 
+def test_groups_of_named_parameters_are_converted(tmp_path):
+    """An optimizer that is made with names tells which parameter has which position."""
+
+    def make(named):
+        listed = sorted(named, key=lambda pair: "bias" in pair[0])
+        kernels = [each for each in listed if "bias" not in each[0]]
+        return torch.optim.AdamW([{"params": kernels, "lr": 0.1}, {"params": listed[len(kernels) :]}], lr=0.01)
+
+    (model, _), (other, _) = models.made(APART), models.made(FUSED, seed=1)
+    optimizer, its_optimizer = make(model.named_parameters()), make(other.named_parameters())
+    models.train(model, optimizer, 0)
+    path = by_position(tmp_path, model, optimizer)
+    status = milepost.Checkpoint(model=other, optimizer=its_optimizer).read(path, convert=STEPS)
+    status.assert_consumed()
+    for number in (7, 8):
+        models.train(model, optimizer, number)
+        models.train(other, its_optimizer, number)
+    torch.testing.assert_close(models.output(other), models.output(model))
+
+
+def test_positions_in_several_groups_are_refused(tmp_path):
+    """The order of the groups need not be that of the model, and equal shapes would not show it."""
+
+    def make(model):
+        return torch.optim.AdamW([{"params": model.second.parameters()}, {"params": model.first.parameters()}])
+
+    model, other = models.WithBuffer(), models.WithBuffer()
+    del model.mean, other.mean
+    optimizer, its_optimizer = make(model), make(other)
+    (model.first.weight.sum() + model.second.weight.square().sum()).backward()
+    optimizer.step()
+    path = by_position(tmp_path, model, optimizer)
+    checkpoint = milepost.Checkpoint(model=other, optimizer=its_optimizer)
+    with pytest.raises(UnsupportedError, match="does not say which parameters"):
+        checkpoint.read(path, convert=[Transpose("model/first/weight")])
+
+
 def test_groups_that_become_one_are_refused_and_can_be_left_out(tmp_path):
     def make(parameters):
         listed = list(parameters)

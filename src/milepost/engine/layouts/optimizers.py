@@ -1,8 +1,9 @@
 """The state of optimizers of PyTorch in files of other libraries, which goes with the parameters that ``convert`` lays out otherwise.
 
 `milepost.foreign.optimizers` describes the three forms. A file that has the state by the positions of parameters does not say which parameter has which
-position. It is known if the file has a state dict with as many tensors as there are positions, and of their shapes. Otherwise the state cannot be
-converted, and it is an error to ask for it.
+position, unless the optimizer was made with their names. Otherwise the parameters of an optimizer of one group are taken to have the order of a state dict
+in the file that has as many, of the shapes of the state. If there is none, or there are several groups, the state cannot be converted, and it is an
+error to ask for it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from milepost.engine.layouts.recipes import AsSaved, NoArray, Refused
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
 from milepost.foreign.items import Item, members
-from milepost.foreign.optimizers import GROUPS, STATE, is_optimizer_state, names_of_parameters
+from milepost.foreign.optimizers import GROUPS, STATE, is_optimizer_state
 from milepost.foreign.stored import Stored
 from milepost.graph.saved.renaming import Path
 
@@ -73,7 +74,6 @@ class Optimizer:
         self._reader = reader
         self.path = path
         self._form: _Form = _Flat(item.value) if GROUPS not in item.value else _Grouped(item.value)
-        self._are_names = bool(names_of_parameters(item))
         self._number = number
         self._above = ""
         self._parameters: list[_Parameter] | None = None
@@ -85,7 +85,8 @@ class Optimizer:
             values: The values, by name.
             repeated: Further names of values that have an earlier one, as a tied weight has.
         """
-        self._parameters = self._named(values) if self._are_names else self._in_order(values, repeated)
+        named = self._form.named()
+        self._parameters = self._in_order(values, repeated) if named is None else self._named(values, named)
         for parameter in self._parameters or ():
             laid = values[parameter.name]
             state = {
@@ -149,10 +150,10 @@ class Optimizer:
                 made[name] = self._refusal(key, "the parameters that become one have different state of this name")
         return made
 
-    def _named(self, values: Mapping[str, Laid]) -> list[_Parameter] | None:
-        """The parameters of state by names: those of a part of the file that has all of them."""
+    def _named(self, values: Mapping[str, Laid], names: Sequence[str]) -> list[_Parameter] | None:
+        """The parameters of these names: those of a part of the file that has all of them."""
         called = self._form.parameters()
-        plain = [str(name).replace(".", "/") for name, _ in called]
+        plain = [name.replace(".", "/") for name in names]
         if not plain:
             return None
         for name in values:
@@ -170,6 +171,8 @@ class Optimizer:
         Statistics of a normalisation are no parameters.
         """
         called = self._form.parameters()
+        if len({group for _, group in called}) > 1:
+            return None
         parts: dict[Path, list[str]] = {}
         for name, value in values.items():
             if name in repeated or name.endswith(_STATISTICS):
@@ -231,6 +234,15 @@ class _Grouped:
             members = group.get(_PARAMETERS) if isinstance(group, Mapping) else ()
             listed += [(each, number) for each in (members if isinstance(members, (list, tuple)) else ())]
         return listed
+
+    def named(self) -> list[str] | None:
+        """The names of the parameters, in the order of `parameters`. None if there are only positions."""
+        names: list[Any] = [called for called, _ in self.parameters()]
+        if not all(isinstance(each, str) for each in names):
+            listed = [group.get(_NAMES) for group in self._value[GROUPS] if isinstance(group, Mapping)]
+            every = [each for of_one in listed if isinstance(of_one, (list, tuple)) for each in of_one]
+            names = every if len(every) == len(names) else []
+        return names if names and all(isinstance(each, str) for each in names) else None
 
     def path(self, called: Any, name: Any) -> tuple[Any, ...]:
         """Where state of a parameter is."""
@@ -303,6 +315,10 @@ class _Flat:
         prefix = f"{GROUPS}."
         names = (name.removeprefix(prefix).rpartition(".")[0] for name in self._value if name.startswith(prefix))
         return [(name, 0) for name in dict.fromkeys(names)]
+
+    def named(self) -> list[str]:
+        """As for `_Grouped`."""
+        return [called for called, _ in self.parameters()]
 
     def path(self, called: Any, name: Any) -> tuple[Any, ...]:
         """As for `_Grouped`."""

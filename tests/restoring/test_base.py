@@ -322,6 +322,31 @@ def test_a_frozen_layer_of_keras(tmp_path):
         made(2, base=5).read(path)
 
 
+def test_a_layer_of_keras_with_lora(tmp_path):
+    """`enable_lora` of Keras freezes the kernel, and leaves it among the variables that could be trained."""
+    keras = pytest.importorskip("keras")
+
+    def made(seed, base=0):
+        keras.utils.set_random_seed(base)
+        model = keras.Sequential([keras.Input((30,)), keras.layers.Dense(400), keras.layers.Dense(2)])
+        keras.utils.set_random_seed(seed)
+        model.layers[0].enable_lora(2)
+        return model
+
+    saved, live = made(1), made(2)
+    path = Checkpoint(model=saved).write(tmp_path / "ckpt", BASE)
+    layer = "model/layer_with_weights-0"
+    assert {name for name in names(path) if name.startswith(layer)} == {
+        f"{layer}/{name}" for name in ("bias", "lora_kernel_a", "lora_kernel_b")
+    }
+    Checkpoint(model=live).read(path).assert_consumed()
+    batch = np.linspace(-1, 1, 90).reshape(3, 30)
+    assert np.array_equal(saved(batch), live(batch))
+    with pytest.raises(MismatchError) as caught:
+        Checkpoint(model=made(2, base=5)).read(path)
+    assert caught.value.key == f"{layer}/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+
+
 def test_a_frozen_layer_of_tf_keras(tmp_path):
     tf_keras = pytest.importorskip("tf_keras")
 

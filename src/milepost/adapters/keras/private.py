@@ -88,6 +88,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "keras.layers.Layer": {
         "_layers": "the layers that an object holds",
+        "_trainable_variables": "the variables that it could train, whether or not it is to",
     },
     "keras.metrics.Metric": {
         "_direction": "whether more is better",

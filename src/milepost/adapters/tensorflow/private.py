@@ -117,6 +117,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
 KERAS_2_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "Model": {
         "_flatten_layers": "all its layers",
+        "_trainable_weights": "the variables of a layer that it could train, whether or not it is to",
         "_training_state": "what BackupAndRestore keeps, and the epoch that fit() begins with",
     },
     "optimizers.Adam": {

@@ -1,4 +1,4 @@
-"""How long a program waits for what is not a large tensor: starts, lists, assertions, late values, stalls.
+"""How long a program waits for what is not a large tensor: starts, lists, assertions, late values, looks for NaN, stalls.
 
 Every row is a process of its own for each contender and round. Files are on tmpfs, except in the row of the stall: there they are
 on disk, because the stall is the time until an asynchronous save returns, and must not depend on the disk.
@@ -275,6 +275,31 @@ def _stall_milepost(kind: str) -> Callable[[Path], Measured]:
     return measure
 
 
+def _finite(nonfinite: str | None) -> Callable[[Path], Measured]:
+    """Saves of a manager that looks for NaN and infinity, and of one that does not."""
+
+    def measure(directory: Path) -> Measured:
+        import ml_dtypes
+
+        import milepost
+
+        count, shape = STALLED
+        floats = {f"w{n}": np.ones(shape, np.float32) for n in range(count)}
+        states = {
+            "float32, 805 MB": floats,
+            "bfloat16, 403 MB": {name: array.astype(ml_dtypes.bfloat16) for name, array in floats.items()},
+            "100,000 of 4 numbers": {f"w{n}": np.ones(4, np.float32) for n in range(100_000)},
+        }
+        for number, (name, state) in enumerate(states.items()):
+            checkpoint = milepost.Checkpoint(state=state)
+            path = directory / f"finite{number}"
+            manager = milepost.CheckpointManager(checkpoint, path, 1, nonfinite=nonfinite)  # type: ignore[arg-type]
+            manager.save()
+            yield name, min(seconds(manager.save) for _ in range(3))
+
+    return measure
+
+
 def _stall_tensorflow(directory: Path) -> Measured:
     import tensorflow as tf
 
@@ -361,6 +386,13 @@ TABLES: dict[str, Table] = {
         },
     ),
     "numbers": Table(f"List of {KEYS:,} Python numbers (us each)", {"milepost": ("milepost", _numbers)}),
+    "finite": Table(
+        "Save of a manager that looks for NaN and infinity (ms)",
+        {
+            "does not look": ("milepost", _finite(None)),
+            'nonfinite="keep_last_finite"': ("milepost", _finite("keep_last_finite")),
+        },
+    ),
     STALL: Table(
         "Stall of an asynchronous save of 805 MB (ms)",
         {

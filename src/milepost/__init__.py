@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from milepost.graph import TensorState as TensorState
     from milepost.graph import Variable as Variable
     from milepost.manager import CheckpointManager as CheckpointManager
+    from milepost.manager.committed import CommittedSave as CommittedSave
+    from milepost.manager.finite_policy import KeepLastFinite as KeepLastFinite
     from milepost.manager.tolerance import Tolerate as Tolerate
     from milepost.restoring.status import LoadStatus as LoadStatus
     from milepost.tools.drawing.graph import draw_graph as draw_graph
@@ -124,6 +126,8 @@ _MODULES: Final = {
     ],
     "milepost.graph": ["Module", "NoDependency", "PythonState", "SlotOwner", "TensorState", "Variable"],
     "milepost.manager": ["CheckpointManager"],
+    "milepost.manager.committed": ["CommittedSave"],
+    "milepost.manager.finite_policy": ["KeepLastFinite"],
     "milepost.manager.tolerance": ["Tolerate"],
     "milepost.tools.drawing.graph": ["draw_graph"],
 }

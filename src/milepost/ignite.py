@@ -13,6 +13,7 @@ import os as _os
 from collections.abc import Callable as _Callable
 from collections.abc import Mapping as _Mapping
 from typing import Any as _Any
+from typing import Literal as _Literal
 
 import ignite as _ignite  # noqa: F401 - its version is asked for before its names
 
@@ -24,6 +25,9 @@ from milepost.errors import warn as _warn
 from milepost.graph.frameworks import whole_import as _whole_import
 from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_interval as _check_interval
+from milepost.manager.committed import OnCommitted as _OnCommitted
+from milepost.manager.finite_policy import KeepLastFinite as _KeepLastFinite
+from milepost.manager.tolerance import Tolerate as _Tolerate
 from milepost.retention import Policy
 from milepost.trainers import gradients as _gradients
 from milepost.trainers import paths as _paths
@@ -54,6 +58,9 @@ def attach(
     gradients: bool = False,
     on_sigterm: bool = False,
     continue_ended: bool = False,
+    on_failure: _Literal["raise"] | _Tolerate = "raise",
+    nonfinite: _Literal["keep_last_finite"] | _KeepLastFinite | None = None,
+    on_committed: _OnCommitted | None = None,
     options: CheckpointOptions | None = None,
 ) -> CheckpointManager:
     """Makes ``engine.run()`` resumable: it saves the run, and continues it in the next process.
@@ -77,6 +84,10 @@ def attach(
         on_sigterm: Whether SIGTERM saves the run and ends ``run()``.
         continue_ended: Whether a run that ``engine.terminate()`` has ended continues when it is started again. By default it is
             complete, as after ``EarlyStopping``. Pass True for a handler that ends a session and not the run, such as ``TimeLimit``.
+        on_failure: What becomes of a save that fails or hangs: ``"raise"`` ends ``run()``, and `milepost.Tolerate` lets it go on, within limits.
+        nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`. `milepost.KeepLastFinite` says whether the run
+            continues from the last finite checkpoint.
+        on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
 
     Returns:
@@ -105,6 +116,9 @@ def attach(
         every_steps=every_iterations,
         every_seconds=every_seconds,
         on_sigterm=on_sigterm,
+        on_failure=on_failure,
+        nonfinite=nonfinite,
+        on_committed=on_committed,
         options=options,
     )
     attached = _Attached(run, dict(to_save), metrics, gradients, continue_ended)

@@ -60,6 +60,10 @@ class CheckpointCallback(_Base):
             uses the program's, ``"saved"`` uses the saved one, and None raises a `MismatchError` in ``fit()``.
         continue_ended: Whether to continue a run that another callback ended.
         objects: Other trackable objects to save with the run, by name.
+        on_failure: What becomes of a save that fails or hangs: ``"raise"`` ends ``fit()``, and `milepost.Tolerate` lets it go on, within limits.
+        nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`. `milepost.KeepLastFinite` says whether the run
+            continues from the last finite checkpoint.
+        on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
         options: How to save and restore. With ``CheckpointOptions(enable_async=True)``, saves are asynchronous.
 
     Raises:

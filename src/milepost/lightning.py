@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy as _copy
 import os as _os
 from typing import Any as _Any
+from typing import Literal as _Literal
 
 from milepost.adapters.lightning import private as _private
 from milepost.engine.options import CheckpointOptions
@@ -26,6 +27,9 @@ from milepost.errors import CheckpointNotFoundError as _CheckpointNotFoundError
 from milepost.errors import UnsupportedError as _UnsupportedError
 from milepost.graph.frameworks import require as _require
 from milepost.manager import CheckpointManager
+from milepost.manager.committed import OnCommitted as _OnCommitted
+from milepost.manager.finite_policy import KeepLastFinite as _KeepLastFinite
+from milepost.manager.tolerance import Tolerate as _Tolerate
 from milepost.retention import Policy
 from milepost.saving.background import BackgroundWriter as _BackgroundWriter
 from milepost.trainers import paths as _paths
@@ -62,6 +66,10 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         keep: Which others to keep, such as ``milepost.retention.Best(3, by="val_loss", mode="min")``. The metrics are
             ``trainer.callback_metrics`` after a validation; without validation, after an epoch.
         on_sigterm: Whether SIGTERM saves the run and ends ``fit()``. It waits for a validation that is running.
+        on_failure: What becomes of a save that fails or hangs: ``"raise"`` ends ``fit()``, and `milepost.Tolerate` lets it go on, within limits.
+        nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`. `milepost.KeepLastFinite` says whether the run
+            continues from the last finite checkpoint.
+        on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
 
     Raises:
@@ -79,6 +87,9 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         max_to_keep: int | None = 3,
         keep: Policy | None = None,
         on_sigterm: bool = False,
+        on_failure: _Literal["raise"] | _Tolerate = "raise",
+        nonfinite: _Literal["keep_last_finite"] | _KeepLastFinite | None = None,
+        on_committed: _OnCommitted | None = None,
         options: CheckpointOptions | None = None,
     ) -> None:
         super().__init__()
@@ -92,6 +103,9 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
             every_steps=every_steps,
             every_seconds=every_seconds,
             on_sigterm=on_sigterm,
+            on_failure=on_failure,
+            nonfinite=nonfinite,
+            on_committed=on_committed,
             options=options,
         )
         self._fit: _ResumableFit | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as _Mapping
 from typing import Any as _Any
+from typing import Literal as _Literal
 
 import transformers as _transformers  # noqa: F401 - its version is asked for before its private names
 
@@ -18,6 +19,9 @@ from milepost.engine.options import CheckpointOptions
 from milepost.errors import UnsupportedError as _UnsupportedError
 from milepost.graph.frameworks import whole_import as _whole_import
 from milepost.manager import CheckpointManager
+from milepost.manager.committed import OnCommitted as _OnCommitted
+from milepost.manager.finite_policy import KeepLastFinite as _KeepLastFinite
+from milepost.manager.tolerance import Tolerate as _Tolerate
 from milepost.retention import Policy
 from milepost.trainers.loaders import is_watched as _is_watched
 from milepost.trainers.runs import PathLike as _PathLike
@@ -41,6 +45,9 @@ def attach(
     keep: Policy | None = None,
     on_sigterm: bool = False,
     objects: _Mapping[str, _Any] | None = None,
+    on_failure: _Literal["raise"] | _Tolerate = "raise",
+    nonfinite: _Literal["keep_last_finite"] | _KeepLastFinite | None = None,
+    on_committed: _OnCommitted | None = None,
     options: CheckpointOptions | None = None,
 ) -> CheckpointManager:
     """Makes ``trainer.train()`` resumable: it saves the run, and continues it in the next process.
@@ -64,6 +71,10 @@ def attach(
         on_sigterm: Whether SIGTERM saves the run and ends ``train()`` after the step.
         objects: What the program holds beside the trainer, by name, such as averaged weights or a second optimizer of a class that
             is derived from ``Trainer``: whatever a `milepost.Checkpoint` saves. ``train()`` restores it before training begins.
+        on_failure: What becomes of a save that fails or hangs: ``"raise"`` ends ``train()``, and `milepost.Tolerate` lets it go on, within limits.
+        nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`. `milepost.KeepLastFinite` says whether the run
+            continues from the last finite checkpoint.
+        on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
 
     Returns:
@@ -91,6 +102,9 @@ def attach(
         every_seconds=every_seconds,
         on_sigterm=on_sigterm,
         objects=objects,
+        on_failure=on_failure,
+        nonfinite=nonfinite,
+        on_committed=on_committed,
         options=options,
     )
     kind = type(trainer)

@@ -10,6 +10,7 @@ import pytest
 
 import milepost
 from milepost.retention import Best, EverySteps
+from tests.manager.disks import Disk
 
 keras = pytest.importorskip("keras", minversion="3", reason="these are runs of Keras 3")
 callbacks = pytest.importorskip("milepost.keras", reason="these are runs of Keras 3")
@@ -378,3 +379,70 @@ class TestKeras2:
                 self.run(keras2, tmp_path)
         finally:
             keras2.backend.experimental.disable_tf_random_generator()
+
+
+@pytest.mark.filterwarnings("ignore:.*(the run goes on|not finite|passed over)")
+class TestFailures:
+    """What is passed to the managers: failed saves, states that are not finite, and a function that is told of each checkpoint."""
+
+    def test_the_run_goes_on_through_failed_saves(self, model, tmp_path):
+        disk = Disk()
+        options = milepost.CheckpointOptions(storage=disk)
+        callback = callbacks.CheckpointCallback(
+            tmp_path, every_steps=1, max_to_keep=1, options=options, on_failure=milepost.Tolerate(saves=9)
+        )
+        trouble = At(2, lambda: setattr(disk, "trouble", "full")), At(5, disk.recover)
+        fit(model, callback, *trouble)
+        assert callback.manager.health.state == "good"
+        assert steps(callback) == [(2, 0)]
+
+    def test_a_run_whose_last_save_has_failed_ends_in_an_error(self, model, tmp_path):
+        disk = Disk()
+        options = milepost.CheckpointOptions(storage=disk)
+        callback = callbacks.CheckpointCallback(
+            tmp_path, every_steps=1, options=options, on_failure=milepost.Tolerate(saves=99)
+        )
+        with pytest.raises(milepost.StorageError, match="the last save has failed"):
+            fit(model, callback, At(2, lambda: setattr(disk, "trouble", "full")))
+
+    def test_a_run_that_became_nan_continues_from_its_last_finite_checkpoint(self, model, tmp_path):
+        told = []
+
+        def callback():
+            return callbacks.CheckpointCallback(
+                tmp_path,
+                every_steps=1,
+                max_to_keep=1,
+                nonfinite=milepost.KeepLastFinite(restore=True),
+                on_committed=told.append,
+            )
+
+        def poison():
+            model.layers[0].kernel.assign(np.full((3, 1), np.nan))
+
+        with pytest.raises(Interrupted):
+            fit(model, callback(), At(2, poison), Interrupt())
+        assert [bool(each.nonfinite) for each in told] == [False, True]
+        model.layers[0].kernel.assign(np.zeros((3, 1)))
+        again = callback()
+        fit(model, again)
+        assert np.isfinite(model.layers[0].kernel.numpy()).all()
+        assert [each.nonfinite for each in told[2:]] == [()] * (len(told) - 2)
+
+    @pytest.mark.parametrize("name", ["on_failure", "nonfinite", "on_committed"])
+    def test_arguments_are_checked_at_once(self, tmp_path, name):
+        with pytest.raises(milepost.UnsupportedError, match=name):
+            callbacks.CheckpointCallback(tmp_path, **{name: 3})
+
+
+class At(keras.callbacks.Callback):  # type: ignore[name-defined]
+    """Calls a function before a batch of the run, from 1 on."""
+
+    def __init__(self, batch, function):
+        super().__init__()
+        self.batch, self.function, self.seen = batch, function, 0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.seen += 1
+        if self.seen == self.batch:
+            self.function()

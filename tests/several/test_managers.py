@@ -175,3 +175,77 @@ def test_what_fails_or_hangs_on_one_process_is_tolerated_and_limited_on_all(tmp_
         assert each.results["error"] == "StorageError"
     same([[each.results["paths"], each.code] for each in ended])
     assert sorted(path.name for path in (tmp_path / "run").glob("*.index")) == ["ckpt-4.index"]
+
+
+FINITE = """
+import warnings
+warnings.simplefilter("ignore")
+alike, own = np.zeros(200_000), np.zeros(1000)
+checkpoint = Checkpoint(alike=alike, own=own)
+together = CheckpointOptions(enable_async={enable_async}, each_process=["own"], **options)
+manager = CheckpointManager(
+    checkpoint, directory + "/run", 1, options=together, nonfinite=milepost.KeepLastFinite(restore=True)
+)
+def save(step, value, own_value):
+    alike[-1], own[:] = value, own_value
+    manager.save(step)
+    manager.sync()
+nan = float("nan")
+save(1, 1.0, 1.0)
+save(2, nan, 1.0)
+results["alike"] = [manager.steps, list(manager.nonfinite(2)), manager.last_finite_step]
+save(3, 2.0, nan if rank == size - 1 else 1.0)
+results["own"] = [manager.steps, [name.partition("-")[0] for name in manager.nonfinite(3)], manager.last_finite_step]
+results["restored"] = [os.path.basename(manager.restore_or_initialize()), float(alike[-1]), float(own[0])]
+"""
+
+
+@pytest.mark.parametrize("enable_async", [False, True])
+def test_what_one_process_holds_that_is_not_finite_marks_the_checkpoint_of_all(tmp_path, enable_async):
+    """Wherever it is: in values of all processes, of which one writes each part, or in those of one process."""
+    result = same(run(FINITE.format(enable_async=enable_async), 3, tmp_path))
+    assert result["alike"] == [[1, 2], ["alike"], 1]
+    assert result["own"] == [[1, 3], ["own/VARIABLE_VALUE"], 1]
+    assert result["restored"] == ["ckpt-1", 1.0, 1.0]
+
+
+SHARDED = """
+import warnings, jax.numpy as jnp
+warnings.simplefilter("ignore")
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+mesh = Mesh(np.array(jax.devices()), ("x",))
+def spread(length, bad):
+    whole = np.ones(length, np.float32)
+    whole[-1] = float("nan") if bad else 1.0
+    return jax.make_array_from_callback(whole.shape, NamedSharding(mesh, PartitionSpec("x")), lambda index: whole[index])
+together = CheckpointOptions(**options)
+import milepost.jax
+manager = milepost.jax.TreeManager(directory + "/run", 1, options=together, nonfinite="keep_last_finite")
+for step, (small, large) in enumerate([(False, False), (True, False), (False, True)], 1):
+    manager.save({"small": spread(8, small), "large": spread(1 << 18, large)}, step)
+    results[str(step)] = [manager.steps, list(manager.nonfinite(step))]
+"""
+
+
+def test_pieces_of_arrays_of_jax_are_looked_at_where_they_are(tmp_path):
+    """The bad element is on the last process, and not on process 0; small arrays are sent to process 0."""
+    pytest.importorskip("jax")
+    result = same(run(SHARDED, 2, tmp_path, JAX))
+    assert result == {"1": [[1], []], "2": [[1, 2], ["small"]], "3": [[1, 3], ["large"]]}
+
+
+HOOK = """
+told = []
+weights = np.zeros(200_000)
+manager = CheckpointManager(
+    Checkpoint(weights=weights), directory + "/run", 1, options=CheckpointOptions(**options), on_committed=told.append
+)
+manager.save(7, metrics={"loss": rank})
+results["told"] = [[each.step, each.metrics, len(each.files), all(map(os.path.exists, each.files))] for each in told]
+"""
+
+
+def test_process_0_is_told_of_a_checkpoint_of_all(tmp_path):
+    """With the files of all processes."""
+    first, second = run(HOOK, 2, tmp_path)
+    assert (first["told"], second["told"]) == ([[7, {"loss": 0}, 4, True]], [])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import milepost
-from milepost import Checkpoint, Variable, get_checkpoint_state
+from milepost import Checkpoint, CheckpointManager, Variable, get_checkpoint_state
 from milepost.series.pins import pin
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tensorflow1 import update_checkpoint_state
@@ -381,3 +381,14 @@ def test_a_damaged_checkpoint_has_all_its_bytes(tmp_path, capsys, damaged):
     for name in (path, tmp_path / "run", tmp_path):
         (row,) = json_of(capsys, "ls", name, status=1)["checkpoints"]
         assert (row["state"], row["bytes"]) == ("damaged", size)
+
+
+@pytest.mark.filterwarnings("ignore:.*not finite")
+def test_a_checkpoint_that_is_not_finite_is_marked(tmp_path, capsys):
+    """`show` names the values."""
+    checkpoint = Checkpoint(v=Variable(float("nan")))
+    path = CheckpointManager(checkpoint, tmp_path, 1, nonfinite="keep_last_finite").save(10)
+    assert "latest, not finite" in output_of(capsys, "ls", tmp_path).out
+    assert json_of(capsys, "ls", tmp_path)["checkpoints"][0]["nonfinite"] == ["v"]
+    assert "not finite: NaN or infinity is in v" in output_of(capsys, "show", path).out
+    assert json_of(capsys, "show", path)["nonfinite"] == ["v"]

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import warnings
 
 import pytest
 
@@ -154,3 +155,18 @@ def test_a_malformed_state_file_is_an_error(paths, tmp_path, capsys):
     assert main(["prune", str(tmp_path), "--keep", "1", "--delete"]) == 3
     assert steps(tmp_path) == [10, 20, 30, 40]
     capsys.readouterr()
+
+
+def test_the_last_finite_one_is_kept(tmp_path, capsys):
+    """The newest has NaN. A finite one that is damaged does not count."""
+    checkpoint = Checkpoint(v=Variable(0.0))
+    manager = CheckpointManager(checkpoint, tmp_path, max_to_keep=None, nonfinite="keep_last_finite")
+    for step, value in [(10, 1.0), (20, 2.0), (30, 3.0), (40, float("nan")), (50, float("nan"))]:
+        checkpoint.v.assign(value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            manager.save(step)
+    damage(str(tmp_path / "ckpt-30"))
+    found = json_of(capsys, "prune", tmp_path, "--keep", "1", "--delete")
+    assert found["kept"][0]["reasons"] == ["the last finite one"]
+    assert (kept(found), steps(tmp_path)) == ([20, 50], [20, 30, 50])

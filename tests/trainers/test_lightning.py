@@ -15,6 +15,7 @@ import torch
 
 import milepost
 from milepost.retention import Best
+from tests.manager.disks import Disk
 from tests.trainers.lightning_runs import At, Model, fit, kill
 from tests.trainers.small import BATCHES, same
 
@@ -154,3 +155,51 @@ class TestRefusals:
         milepost.CheckpointManager(checkpoint, tmp_path, max_to_keep=1).save()
         with pytest.raises(milepost.CorruptCheckpointError, match="does not hold the run"):
             fit(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*(the run goes on|not finite|passed over)")
+class TestFailures:
+    """What is passed to the manager: failed saves, states that are not finite, and a function that is told of each checkpoint."""
+
+    def test_the_run_goes_on_through_failed_saves_and_saves_its_end(self, tmp_path):
+        disk = Disk()
+        options = {"options": milepost.CheckpointOptions(storage=disk), "on_failure": milepost.Tolerate(saves=9)}
+        model, _, callback = fit(tmp_path, At(2, lambda: fail(disk)), At(5, disk.recover), options=options)
+        assert callback.manager.health.state == "good"
+        assert same(fit(tmp_path)[0], model)
+
+    def test_a_run_whose_last_save_has_failed_ends_in_an_error(self, tmp_path):
+        disk = Disk()
+        options = {"options": milepost.CheckpointOptions(storage=disk), "on_failure": milepost.Tolerate(saves=99)}
+        with pytest.raises(milepost.StorageError, match="the last save has failed"):
+            fit(tmp_path, At(2, lambda: fail(disk)), options=options)
+
+    def test_a_run_that_became_nan_continues_from_its_last_finite_checkpoint(self, tmp_path):
+        told = []
+        options = {"nonfinite": milepost.KeepLastFinite(restore=True), "max_to_keep": 1, "on_committed": told.append}
+        fit(tmp_path, Poison(4), At(6, kill), options=options)
+        assert [each.step for each in told if not each.nonfinite][-1] == 4
+        model, _, callback = fit(tmp_path, options=options)
+        assert same(model, undisturbed()[0])
+        assert callback.manager.health.last_good.step == 3 * BATCHES
+
+    def test_arguments_are_checked_at_once(self, tmp_path):
+        for name in ("on_failure", "nonfinite", "on_committed"):
+            with pytest.raises(milepost.UnsupportedError, match=name):
+                milepost.lightning.CheckpointCallback(tmp_path, **{name: 3})
+
+
+class Poison(pl.Callback):
+    """Makes a weight NaN before a batch."""
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def on_train_batch_start(self, trainer, module, batch, index):
+        if trainer.fit_loop.total_batch_idx == self.batch:
+            with torch.no_grad():
+                next(module.parameters())[0] = float("nan")
+
+
+def fail(disk):
+    disk.trouble = "full"

@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from milepost.callbacks.arguments import refuse_arguments, refuse_other_data
 from milepost.callbacks.catching_up import count_only, remove_counting
@@ -36,7 +36,10 @@ from milepost.engine.options import CheckpointOptions, resolved
 from milepost.errors import UnsupportedError, warn
 from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_times
+from milepost.manager.committed import OnCommitted, check_hook
+from milepost.manager.finite_policy import KeepLastFinite, finite_policy
 from milepost.manager.termination import TerminationSignal
+from milepost.manager.tolerance import Tolerate, policy_of
 from milepost.retention import Policy
 from milepost.storage.paths import plain_path
 
@@ -69,6 +72,9 @@ class FitCheckpoints:
         learning_rate: str | None = None,
         continue_ended: bool = False,
         objects: Mapping[str, Any] | None = None,
+        on_failure: Literal["raise"] | Tolerate = "raise",
+        nonfinite: Literal["keep_last_finite"] | KeepLastFinite | None = None,
+        on_committed: OnCommitted | None = None,
         options: CheckpointOptions | None = None,
     ) -> None:
         super().__init__()
@@ -78,6 +84,7 @@ class FitCheckpoints:
         if learning_rate not in CHOICES:
             raise ValueError(f"learning_rate must be 'program', 'saved' or None, not {learning_rate!r}")
         check_times(keep, None, None)
+        check_hook(on_committed)
         self.directory = plain_path(directory)
         self._triggers = EpochTriggers(every_epochs, every_steps, every_seconds)
         self._signal = TerminationSignal() if on_sigterm else None
@@ -92,6 +99,9 @@ class FitCheckpoints:
             learning_rate,
             continue_ended,
             dict(objects or {}),
+            policy_of(on_failure),
+            finite_policy(nonfinite),
+            on_committed,
             self._options,
         )
         self._generation = self._make_generation()

@@ -27,6 +27,10 @@ from milepost.errors import MismatchError, UnsupportedError, warn
 from milepost.graph import Variable
 from milepost.graph.adapter import adapter_of
 from milepost.manager import CheckpointManager
+from milepost.manager.checkpoint_manager import note_restored, path_to_restore
+from milepost.manager.committed import OnCommitted
+from milepost.manager.finite_policy import KeepLastFinite
+from milepost.manager.tolerance import Tolerate
 from milepost.retention import Policy
 
 Finished = tuple[int, dict[str, Any]]
@@ -45,6 +49,9 @@ class RunSettings:
     learning_rate: str | None
     continue_ended: bool
     objects: Mapping[str, Any]
+    tolerate: Tolerate | None
+    finite: KeepLastFinite | None
+    on_committed: OnCommitted | None
     options: CheckpointOptions
 
 
@@ -95,15 +102,25 @@ class SavedRun:
             settings.keep_hours,
             options=settings.options,
             keep=settings.keep,
+            on_failure=settings.tolerate or "raise",
+            nonfinite=settings.finite,
+            on_committed=settings.on_committed,
         )
-        self.path = self.manager.latest_checkpoint
+        self.path = path_to_restore(self.manager)
         self.best_manager: CheckpointManager | None = None
         if best is not None:
             # A resumed run also continues the series of its best checkpoints, without restoring one of them.
             overwrite = settings.options.overwrite or self.path is not None
             options = dataclasses.replace(settings.options, overwrite=overwrite)
             directory = os.path.join(settings.directory, "best")
-            self.best_manager = CheckpointManager(self.checkpoint, directory, settings.keep_best, options=options)
+            self.best_manager = CheckpointManager(
+                self.checkpoint,
+                directory,
+                settings.keep_best,
+                options=options,
+                on_failure=settings.tolerate or "raise",
+                on_committed=settings.on_committed,
+            )
         self.is_first_step = True
         self.has_ended = False
         self.catching_up: CatchingUp | None = None
@@ -291,7 +308,8 @@ class SavedRun:
         """Called at the end of training."""
         self.give_back_history()
         note_rates(self.model)
-        self.checkpoint.sync()
+        for each in filter(None, (self.manager, self.best_manager)):
+            each.sync()
 
     def save(self, finished: Finished | None = None, best: bool = False) -> None:
         """Saves in the middle of an epoch, or between epochs.
@@ -371,6 +389,7 @@ class SavedRun:
         if stand_in is not None:  # so that restoration is not deferred until the iterator is made
             checkpoint.data = stand_in
         status = checkpoint.restore(path, options).assert_existing_objects_matched()
+        note_restored(self.manager, path)
         batch, epoch, facts = int(self.batch), int(self.epoch), self._facts.now
         end = facts.get("end", batch)
         if end:

@@ -153,6 +153,29 @@ class ByStep(WhenToSave):
         """
         return self._series.saved_with(step).metadata
 
+    @property
+    def last_finite_step(self) -> int | None:
+        """The number of the last managed checkpoint that is not marked as not finite, or None. Its data is not verified.
+
+        Only a manager with ``nonfinite`` marks checkpoints. One that nobody has looked at counts as finite.
+        """
+        return self._series.last_finite_step()
+
+    def nonfinite(self, step: int) -> tuple[str, ...]:
+        """The names of the first values that make a checkpoint one that is not finite, as `milepost.KeepLastFinite` says.
+
+        Args:
+            step: The number of the checkpoint.
+
+        Returns:
+            The names; none if the checkpoint is finite, or was saved by a manager without ``nonfinite``.
+
+        Raises:
+            CheckpointNotFoundError: There is no such checkpoint.
+            CorruptCheckpointError: It is damaged.
+        """
+        return self._series.saved_with(step).nonfinite
+
     def delete(self, step: int) -> None:
         """Deletes a checkpoint and its entry in the state file, even if it is the latest or no longer managed.
 

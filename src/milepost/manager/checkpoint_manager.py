@@ -14,6 +14,8 @@ that checkpoint. A pin is a separate file (`milepost.series.pins`), which every 
 `publishing`         what follows a save: the checkpoint is listed, and old ones are deleted
 `by_step`            the methods for checkpoints by number: rank, pin, delete
 `managed_save`       one save from its plan to its record in `health`
+`committed`          what a function of the program is told of each checkpoint
+`finite_policy`      which values make a checkpoint one that is not finite; what is said of it, `finite`
 `tolerance`          which failed saves a run goes on through; how it does, `tolerated`
 `when_to_save`       the methods that tell when to save, with `triggers`, `agreement`, `termination`
 `step_interval`      TensorFlow's ``checkpoint_interval``
@@ -40,7 +42,10 @@ from milepost.graph.description import counted, html_table, moment, of_file, sho
 from milepost.graph.remedies import forgotten_init
 from milepost.manager.arguments import check_arguments, check_switch, check_times
 from milepost.manager.by_step import ByStep
+from milepost.manager.committed import OnCommitted, check_hook
 from milepost.manager.earlier_runs import complete_earlier_runs, warn_of_unlisted
+from milepost.manager.finite import tell_restored
+from milepost.manager.finite_policy import KeepLastFinite, finite_policy
 from milepost.manager.managed_save import ManagedSave
 from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.newest import NewestCheckpoint
@@ -105,6 +110,12 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         every_seconds: Seconds. `should_save` is true when this time has passed since the last save.
         on_failure: What becomes of a save that fails or hangs. ``"raise"`` raises its error: from `save` or, if the save is asynchronous, from
             the next call. `milepost.Tolerate` lets the run go on through failures of the storage, within limits.
+        nonfinite: What becomes of a state with NaN or infinity. By default, nobody looks. ``"keep_last_finite"``, or a
+            `milepost.KeepLastFinite`: its checkpoint is saved, marked and warned of, and the last finite one is kept.
+        on_committed: A function that is told of each checkpoint when it is durable and listed, as a
+            `milepost.CommittedSave`, for example to log it to a tracker of experiments. It is called on the thread that has
+            written the checkpoint: that of the caller or, for an asynchronous save and with `milepost.Tolerate`, one of milepost's. With several
+            processes, process 0 calls it. An error of the function becomes a warning.
         on_sigterm: Whether to catch SIGTERM, from now until `close` or the end of the ``with`` block. After the signal,
             `should_save` and `reached_preemption` are true. A second signal goes to the previous handler, which by default ends the
             process. This works only in the main thread.
@@ -162,6 +173,8 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         every_seconds: float | None = None,
         on_sigterm: bool = False,
         on_failure: Literal["raise"] | Tolerate = "raise",
+        nonfinite: Literal["keep_last_finite"] | KeepLastFinite | None = None,
+        on_committed: OnCommitted | None = None,
     ) -> None:
         if checkpoint_interval is not None and step_counter is None:
             raise ValueError("checkpoint_interval needs a step_counter: pass the variable that counts training steps")
@@ -180,6 +193,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         check_arguments(max_to_keep, keep_checkpoint_every_n_hours, checkpoint_name, checkpoint_interval, init_fn)
         check_times(keep, every_steps, every_seconds)
         check_switch("on_sigterm", on_sigterm)
+        check_hook(on_committed)
         check_local(plain_path(checkpoint_name))
         self._state = ManagedSeries(
             checkpoint,
@@ -189,8 +203,10 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             Triggers(every_steps, every_seconds),
             step_counter,
             options,
+            finite_policy(nonfinite),
         )
         self._state.tolerate = policy_of(on_failure)
+        self._state.on_committed = on_committed
         self._checkpoint = checkpoint
         self._interval = StepInterval(step_counter, checkpoint_interval, last_checkpoint_step)
         self._init_fn = init_fn
@@ -523,12 +539,30 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         )
 
     def _note_restored(self, prefix: str) -> None:
-        """Counts the steps until the next save from the checkpoint that was restored."""
+        """Counts the steps until the next save from the checkpoint that was restored, and looks at what is known of its values."""
+        if self._state.finite is not None:
+            self._note_finite(prefix)
         self._interval.last = self._interval.now()
         if self._state.step_counter is not None:
             self._state.note_saved(whole_number(self._state.step_counter))
         elif self._state.listing.is_own(prefix):
             self._state.note_saved((split_number(prefix) or ("", 0))[1])
+
+    def _note_finite(self, prefix: str) -> None:
+        saved = self._state.metadata.of(prefix)
+        self._state.infinite = None if saved.infinite is None else frozenset(saved.infinite)
+        if saved.nonfinite and is_first(self._state.with_options(None)):
+            tell_restored(self._state, prefix, saved.nonfinite)
+
+
+def path_to_restore(manager: CheckpointManager[Any]) -> str | None:
+    """The path of the checkpoint that ``restore_or_initialize()`` of a manager would restore, or None."""
+    return manager._newest.find_to_restore()
+
+
+def note_restored(manager: CheckpointManager[Any], path: str) -> None:
+    """Tells a manager that its checkpoint at a path was restored, by other means than a method of the manager."""
+    manager._note_restored(path)
 
 
 def series_of(manager: CheckpointManager[Any]) -> ManagedSeries:

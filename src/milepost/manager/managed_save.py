@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from milepost.engine.options import CheckpointOptions
 from milepost.errors import AfterCommitError, MilepostError
+from milepost.manager.committed import call_hook
+from milepost.manager.finite import tell_nonfinite
 from milepost.manager.health import FailedSave
 from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.publishing import follow, publish
 from milepost.manager.tolerated import note_failed
+from milepost.saving.examination import Examined
 from milepost.saving.run_save import ListedSave
+from milepost.series.metadata import Metadata, decode, marked
 
 
 class ManagedSave(ListedSave):
@@ -32,6 +36,10 @@ class ManagedSave(ListedSave):
         if series.tolerate is not None:
             self.hangs_after = series.tolerate.hangs_after
             series.record.hangs = lambda: self.hanging() is not None
+        self._nonfinite: tuple[str, ...] = ()
+        self._infinite = series.infinite
+        if series.finite is not None:
+            self.counts = series.finite.counts
 
     def run(self) -> None:
         """Saves, and records how that has ended. An error that the manager tolerates is told and not raised."""
@@ -50,8 +58,22 @@ class ManagedSave(ListedSave):
         self.failure, is_tolerated = note_failed(self._series, self._number, error, self.failure)
         return is_tolerated
 
+    def marked(self, found: Examined) -> bytes | None:
+        """The metadata, with the names of the values that are not finite."""
+        if self._infinite is None:  # this is the first checkpoint of the run
+            self._infinite = frozenset(found.infinite)
+        self._nonfinite = (*found.nan, *(name for name in found.infinite if name not in self._infinite))
+        return marked(self.metadata, self._nonfinite, self._infinite)
+
     def _good(self) -> None:
         self._series.record.good(self.prefix, self._number)
+        hook = self._series.on_committed
+        if hook is not None and self.leads:
+            saved_with = Metadata() if self.metadata is None else decode(self.metadata)
+            call_hook(hook, self.storage, self.prefix, self._number, saved_with)
+        if self._nonfinite:
+            tell_nonfinite(self._series, self.prefix, self._nonfinite)
 
     def _publish(self, _: object, prefix: str, durable: bool) -> None:
+        self._series.infinite = self._infinite
         publish(self._series, prefix, durable, self.metadata)

@@ -14,6 +14,8 @@ from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedEr
 from milepost.forks import ForkableLock
 from milepost.graph.description import counted
 from milepost.manager.agreement import Agreed
+from milepost.manager.committed import OnCommitted
+from milepost.manager.finite_policy import KeepLastFinite
 from milepost.manager.health import GoodSave, SaveRecord
 from milepost.manager.listing import Listing
 from milepost.manager.saved_metadata import SavedMetadata
@@ -44,8 +46,11 @@ class ManagedSeries:
         triggers: When a save is due.
         step_counter: The variable that counts training steps, or None.
         options: How to save and restore, or None.
+        finite: Which values make a checkpoint one that is not finite; None if none is looked at.
 
     Attributes:
+        infinite: The names of the values in which infinity does not count, because the first checkpoint of the run had it; None if that is not
+            known yet.
         prefix: The path of the checkpoints without ``-<number>``.
         storage: Where the files are.
         listing: The checkpoints that the state file lists.
@@ -58,6 +63,7 @@ class ManagedSeries:
         agreed_at: A step, and the facts on which all processes agreed there.
         signal: Catches SIGTERM; None without ``on_sigterm``.
         record: How the saves of the manager have ended.
+        on_committed: A function that is told of each checkpoint that is saved, or None.
         tolerate: Which failed saves the run goes on through; None if every error is raised.
     """
 
@@ -70,6 +76,7 @@ class ManagedSeries:
         triggers: Triggers,
         step_counter: Any,
         options: CheckpointOptions | None,
+        finite: KeepLastFinite | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.directory = directory
@@ -81,7 +88,9 @@ class ManagedSeries:
         # The series stays in one place, even if the current directory changes.
         self.storage: Storage = anchored(storage_of(resolved(options)), directory)
         self.lock = ForkableLock()
-        self.listing = Listing(self.storage, directory, self.prefix, holds_old=policy.keep is not None)
+        self.listing = Listing(
+            self.storage, directory, self.prefix, holds_old=policy.keep is not None or finite is not None
+        )
         self.metadata = SavedMetadata(self.storage)
         self.latest: str | None = None
         self.must_look = True
@@ -91,6 +100,9 @@ class ManagedSeries:
         self.signal: TerminationSignal | None = None
         self.record = SaveRecord()
         self.tolerate: Tolerate | None = None
+        self.on_committed: OnCommitted | None = None
+        self.finite = finite
+        self.infinite: frozenset[str] | None = None
 
     def with_options(self, options: CheckpointOptions | None) -> CheckpointOptions:
         """Options of the program, or those of the manager, with the storage of the series."""
@@ -133,15 +145,30 @@ class ManagedSeries:
         Args:
             metrics: Whether to read the metrics of each.
         """
-        pinned = pinned_in(self.storage, self.listing.home)
+        pinned, nonfinite = pinned_in(self.storage, self.listing.home), self._newer_than_finite()
         return tuple(
             dataclasses.replace(
                 checkpoint,
                 metrics=self.metadata.metrics_of(checkpoint.prefix) if metrics else None,
                 pinned=checkpoint.prefix in pinned,
+                nonfinite=checkpoint.prefix in nonfinite,
             )
             for checkpoint in self.listing.managed
         )
+
+    def last_finite_step(self) -> int | None:
+        """The number of the last managed checkpoint that is not marked as not finite, or None."""
+        nonfinite = self._newer_than_finite()
+        return next((each.step for each in reversed(self.listing.present) if each.prefix not in nonfinite), None)
+
+    def _newer_than_finite(self) -> set[str]:
+        """The managed checkpoints that are newer than the last finite one: those that are marked, damaged or missing."""
+        newer = set()
+        for checkpoint in reversed(self.listing.managed):
+            if self.metadata.nonfinite(checkpoint.prefix) == ():
+                break
+            newer.add(checkpoint.prefix)
+        return newer
 
     def set_latest(self, prefix: str | None) -> None:
         """Records which checkpoint is the newest good one. The caller holds ``lock``."""

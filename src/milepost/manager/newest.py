@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milepost.distributed.find import first_decides, is_first
@@ -13,6 +14,8 @@ from milepost.errors import (
     MilepostError,
     StorageError,
 )
+from milepost.graph.description import counted
+from milepost.manager.finite import tell_passed_over
 from milepost.manager.managed_series import ManagedSeries
 from milepost.restoring.status import LoadStatus
 from milepost.series.damage import concerns_file
@@ -52,6 +55,13 @@ class NewestCheckpoint:
                     series.set_latest(newest)
         return series.latest
 
+    def find_to_restore(self) -> str | None:
+        """The path of the checkpoint that `restore` would restore, or None. It warns of those that are passed over because they are not finite."""
+        newest = self.find()
+        if newest is None or not self._wants_finite:
+            return newest
+        return self._choose(set(), {})
+
     def restore(self) -> tuple[str, LoadStatus] | None:
         """Restores the newest good checkpoint. With several processes, process 0 chooses it and all restore it.
 
@@ -59,7 +69,7 @@ class NewestCheckpoint:
             Its path and the status of the restore, or None if the state file lists no checkpoints.
 
         Raises:
-            CheckpointNotFoundError: All checkpoints that the state file lists are missing.
+            CheckpointNotFoundError: All checkpoints that the state file lists are missing. Or only finite ones are wanted, and there is none.
             CorruptCheckpointError: All checkpoints that the state file lists are damaged or missing.
             StorageError: A file cannot be read, for another reason than a damaged disk.
             MismatchError: A saved value has a different shape or dtype than the live object. Nothing was changed.
@@ -105,6 +115,10 @@ class NewestCheckpoint:
                 refused.add(prefix)
         return None
 
+    @property
+    def _wants_finite(self) -> bool:
+        return self._series.finite is not None and self._series.finite.restore
+
     def _choose(self, refused: set[str], problems: dict[str, MilepostError]) -> str | None:
         """The newest checkpoint that process 0 finds good, or None.
 
@@ -114,13 +128,24 @@ class NewestCheckpoint:
         """
         series = self._series
 
-        def choose() -> dict[str, Any]:
-            newest = newest_good(
+        def newest_besides(paths: set[str]) -> str | None:
+            return newest_good(
                 series.storage,
-                lambda: _without(refused, series.listing.refresh()),
+                lambda: _without(refused | paths, series.listing.refresh()),
                 self._verify,
                 problems.__setitem__,
             )
+
+        def choose() -> dict[str, Any]:
+            passed_over: dict[str, tuple[str, ...]] = {}
+            newest = newest_besides(set())
+            while newest is not None and self._wants_finite and (names := series.metadata.of(newest).nonfinite):
+                passed_over[newest] = names
+                newest = newest_besides(set(passed_over))
+            if passed_over and newest is None:
+                raise _none_is_finite(series.directory, passed_over)
+            for path, names in passed_over.items():
+                tell_passed_over(path, names, str(newest))
             return {"prefix": newest, "problems": {path: facts_of(problem) for path, problem in problems.items()}}
 
         chosen = first_decides(series.with_options(None), f"choose a checkpoint of {series.directory}", choose)
@@ -149,6 +174,17 @@ class NewestCheckpoint:
             remedy="copy a good checkpoint back; to start over, move or delete the damaged checkpoints together with the state "
             "file, or use another directory",
         )
+
+
+def _none_is_finite(directory: str, passed_over: Mapping[str, Sequence[str]]) -> CheckpointNotFoundError:
+    path, names = next(iter(passed_over.items()))
+    return CheckpointNotFoundError(
+        "no checkpoint is finite, and nonfinite=KeepLastFinite(restore=True) restores no other",
+        file=directory,
+        expected="a checkpoint without NaN and infinity",
+        found=f"{counted(len(passed_over), 'checkpoint')}; {path} has them in {', '.join(names)}",
+        remedy="call restore(step) to restore one of them all the same, or start over in another directory",
+    )
 
 
 def _without(paths: set[str], state: CheckpointState | None) -> CheckpointState | None:

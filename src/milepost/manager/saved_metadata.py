@@ -46,6 +46,19 @@ class SavedMetadata:
                 raise
             return None
 
+    def nonfinite(self, prefix: str) -> tuple[str, ...] | None:
+        """The names of values that are not finite in a checkpoint, as it is marked; None if the checkpoint is damaged or missing.
+
+        Raises:
+            StorageError: The checkpoint cannot be read, and the reason is not damage.
+        """
+        try:
+            return self.of(prefix).nonfinite
+        except (CheckpointNotFoundError, CorruptCheckpointError, StorageError) as error:
+            if not concerns_file(error):
+                raise
+            return None
+
     def remember(self, prefix: str, metadata: bytes | None) -> None:
         """Records the metadata of a new checkpoint, as `milepost.series.metadata.encode` returned it."""
         self._known[prefix] = Metadata() if metadata is None else decode(metadata)

@@ -16,6 +16,8 @@ from milepost.graph.keys import escape
 from milepost.manager.arguments import check_order
 from milepost.manager.by_step import ByStep
 from milepost.manager.checkpoint_manager import CheckpointManager, series_of
+from milepost.manager.committed import OnCommitted
+from milepost.manager.finite_policy import KeepLastFinite
 from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.tolerance import Tolerate
 from milepost.restoring.status import InitializationOnlyStatus, LoadStatus, unmatched
@@ -43,6 +45,8 @@ class TreeManager(ByStep):
         every_seconds: Seconds. `should_save` is true when so many have passed since the last save.
         on_sigterm: Whether to catch SIGTERM, as for `milepost.CheckpointManager`.
         on_failure: What becomes of a save that fails or hangs, as for `milepost.CheckpointManager`.
+        nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`.
+        on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
 
     Raises:
         ValueError: ``max_to_keep`` or an interval is not positive.
@@ -88,6 +92,8 @@ class TreeManager(ByStep):
         every_seconds: float | None = None,
         on_sigterm: bool = False,
         on_failure: Literal["raise"] | Tolerate = "raise",
+        nonfinite: Literal["keep_last_finite"] | KeepLastFinite | None = None,
+        on_committed: OnCommitted | None = None,
     ) -> None:
         self._checkpoint = TreeCheckpoint()
         self._manager = CheckpointManager(
@@ -102,6 +108,8 @@ class TreeManager(ByStep):
             every_seconds=every_seconds,
             on_sigterm=on_sigterm,
             on_failure=on_failure,
+            nonfinite=nonfinite,
+            on_committed=on_committed,
         )
 
     @property

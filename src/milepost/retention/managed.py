@@ -16,6 +16,8 @@ class ManagedCheckpoint:
         timestamp: When it was saved, in seconds since the epoch.
         metrics: The metrics that were saved with it, or None if there are none or if no policy needs them.
         pinned: Whether it is pinned.
+        nonfinite: Whether it is marked as not finite (`milepost.KeepLastFinite`), damaged or missing. This is known of those that are newer than the
+            last finite one; it is false for all others.
 
     Example:
         >>> ManagedCheckpoint("run/ckpt-12", 1_700_000_000.0).step
@@ -26,6 +28,7 @@ class ManagedCheckpoint:
     timestamp: float
     metrics: Mapping[str, Any] | None = field(default=None, hash=False)
     pinned: bool = False
+    nonfinite: bool = False
 
     @property
     def step(self) -> int:

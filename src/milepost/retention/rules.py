@@ -1,11 +1,11 @@
 """The rules by which a manager keeps, preserves and deletes checkpoints.
 
 They are those of TensorFlow's ``CheckpointManager``, with pins and policies added. The newest ``max_to_keep`` of the managed
-checkpoints stay, and so do those that are pinned or that a policy keeps. Of the others, oldest first, one is preserved if it was
+checkpoints stay, and so do those that are pinned or that a policy keeps, and the newest finite one (`milepost.KeepLastFinite`). Of the others, oldest first, one is preserved if it was
 saved at least ``keep_checkpoint_every_n_hours`` after the last preserved one. The rest is deleted. A preserved checkpoint is kept and
 no longer managed, so the list does not grow.
 
-Invariant: the newest checkpoint is always kept.
+Invariant: the newest checkpoint is always kept, and so is the newest one that is finite.
 """
 
 from __future__ import annotations
@@ -91,6 +91,10 @@ class RetentionPolicy:
         policies: list[Policy] = [Newest(self.max_to_keep or 1)]
         if self.keep is not None:
             policies.append(self.keep)
+        if managed and managed[-1].nonfinite:
+            finite = [position for position, each in enumerate(managed) if not each.nonfinite]
+            for position in finite[-1:]:
+                reasons[position].append("the last finite one")
         for policy in policies:
             for position, reason in policy.kept(managed).items():
                 if reason not in reasons[position]:

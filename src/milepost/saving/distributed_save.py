@@ -18,7 +18,7 @@ renamed the claim to the index before, the checkpoint is saved.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.graph.saved.object_graph import SavedValue
 from milepost.saving.distributed_part import ProcessFiles
 from milepost.saving.distributed_plan import SharePlan, is_small, with_own
+from milepost.saving.examination import Examined
 from milepost.saving.incremental import Division, divide
 from milepost.series.commit import BeforeCommit, BundleCommit
 from milepost.series.notes import Temporary
@@ -70,16 +71,30 @@ def save_as_first(
     prefix: str,
     options: CheckpointOptions,
     before_commit: BeforeCommit | None,
-    metadata: bytes | None = None,
+    complete: Callable[[Sequence[Sequence[Sequence[str]] | None]], bytes | None] = lambda _: None,
+    found: Examined | None = None,
 ) -> None:
     """Takes the steps of process 0 up to the commit. The caller tells the others how the save ended.
+
+    Args:
+        rounds: The rounds of the save.
+        plan: What this process writes.
+        division: How that is divided into files.
+        arrays: The elements of each write.
+        storage: Where to write.
+        prefix: Path of the files, without their endings.
+        options: How to save.
+        before_commit: As for `milepost.series.commit.BundleCommit.write`.
+        complete: Returns the metadata to save, from what each process has found in its values.
+        found: What this process has found.
 
     Raises:
         MilepostError: The save has failed, on this process or another one. The earlier checkpoint stays.
         AfterCommitError: The checkpoint is visible, but a power cut may lose it.
     """
-    summaries = [_summary(plan, division), *rounds.collect()]
+    summaries = [_summary(plan, division, found), *rounds.collect()]
     _compare(rounds, plan, summaries)
+    metadata = complete([summary.facts["found"] for summary in summaries])
     files = [summary.facts["files"] for summary in summaries]
     others = [(node, SavedValue(*value)) for summary in summaries[1:] for node, value in summary.facts["own"]]
     with BundleCommit(storage, prefix, sum(files) + 1) as commit, _unless_given_up(rounds, prefix):
@@ -120,6 +135,7 @@ def save_as_other(
     storage: Storage,
     prefix: str,
     options: CheckpointOptions,
+    found: Examined | None = None,
 ) -> list[MilepostError]:
     """Takes the steps of another process, until process 0 has said how the save ended.
 
@@ -129,7 +145,7 @@ def save_as_other(
     Raises:
         MilepostError: The save has failed, on this process or another one. The earlier checkpoint stays.
     """
-    rounds.report(_summary(plan, division))
+    rounds.report(_summary(plan, division, found))
     decision = rounds.hear()
     if "explain" in decision.facts:
         must_explain = rounds.rank in decision.facts["explain"]
@@ -185,7 +201,7 @@ def _unless_given_up(rounds: Rounds, prefix: str) -> Iterator[None]:
         raise given_up from error
 
 
-def _summary(plan: SharePlan, division: Division) -> Message:
+def _summary(plan: SharePlan, division: Division, found: Examined | None) -> Message:
     own_values = [(node, list(value)) for node, value in plan.own]
     replicas = digests(plan.replicas)
     return Message(
@@ -195,6 +211,7 @@ def _summary(plan: SharePlan, division: Division) -> Message:
             "files": division.files,
             "own": own_values,
             "replicas": replicas,
+            "found": found,
         }
     )
 

@@ -26,6 +26,7 @@ from milepost.errors import AfterCommitError, MilepostError, StorageError, impor
 from milepost.graph.adapter import Array
 from milepost.graph.contract.operation import Operation
 from milepost.logs import heard, seconds_since
+from milepost.saving.examination import Examined, examined, examined_share, joined
 from milepost.saving.save import Member, execute_save, plan_save, read_state
 from milepost.saving.snapshot import SnapshotMemory
 from milepost.series.announcement import Announcement
@@ -58,6 +59,7 @@ class Save:
         is_quick: Whether writing takes so little time that the garbage collector can pause meanwhile.
         metadata: The metadata to save, as `milepost.series.metadata.encode` returns it. With several processes, that of
             process 0.
+        counts: Whether a value of a name counts that is not finite; None if no value is looked at.
         turn: The turn of this save. It ends when the live values are no longer needed.
         hangs_after: Seconds after which a save in the background that has written nothing hangs; None if it is waited for without a limit.
 
@@ -78,6 +80,7 @@ class Save:
         self.metadata: bytes | None = None
         self.turn: Turn | None = None
         self.hangs_after: float | None = None
+        self.counts: Callable[[str], bool] | None = None
         self._moved_at = self._started
         self._plan: SavePlan | SharePlan | None = None
         self._arrays: Sequence[Array | PiecewiseArray] = ()
@@ -219,8 +222,9 @@ class Save:
         try:
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
             arguments = self._arrays, self.storage, self.prefix, self.options
+            found = self._examine()
             with divide_share(rounds, self._plan, *arguments) as division:
-                problems: list[Exception] = [*save_as_other(rounds, self._plan, division, *arguments)]
+                problems: list[Exception] = [*save_as_other(rounds, self._plan, division, *arguments, found)]
         except AfterCommitError as error:
             problems = [error]
         rounds.end()
@@ -244,12 +248,37 @@ class Save:
 
             assert isinstance(self._plan, SharePlan), "read() comes before run()"
             arguments = self._arrays, self.storage, self.prefix, self.options
+            found = self._examine()
             with divide_share(self._rounds, self._plan, *arguments) as division:
-                save_as_first(self._rounds, self._plan, division, *arguments, before_commit, self.metadata)
+                save_as_first(self._rounds, self._plan, division, *arguments, before_commit, self._complete, found)
             return
-        execute_save(
-            self._taken_plan(), self._arrays, self.storage, self.prefix, self.options, before_commit, self.metadata
-        )
+        metadata = self._complete([self._examine()])
+        execute_save(self._taken_plan(), self._arrays, self.storage, self.prefix, self.options, before_commit, metadata)
+
+    def _examine(self) -> Examined | None:
+        """Looks at the values that this process writes. Returns None if the save does not."""
+        plan = self._plan
+        if self.counts is None or plan is None:
+            return None
+        if isinstance(plan, SavePlan):
+            return examined(plan.graph, plan.writes, self._arrays, self.counts, self._moved)
+        assert self._rounds is not None, "a share is that of one of several processes"
+        with self._rounds.working(time.monotonic):
+            return examined_share(plan, self._arrays, self.counts, self._moved)
+
+    def _complete(self, found: Sequence[Sequence[Sequence[str]] | None]) -> bytes | None:
+        """The metadata to save, when all values were looked at.
+
+        Args:
+            found: What each process has found, as `Examined`.
+        """
+        if self.counts is not None:
+            self.metadata = self.marked(joined([each for each in found if each is not None]))
+        return self.metadata
+
+    def marked(self, found: Examined) -> bytes | None:
+        """The metadata of a save that has looked at its values."""
+        return self.metadata
 
     def _taken_plan(self) -> SavePlan:
         """The plan, which this save no longer refers to."""

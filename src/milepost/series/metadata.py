@@ -3,20 +3,21 @@
 They are one tensor of the checkpoint, a string without dimensions under the key `METADATA`, so it has a checksum, and every
 reader of TensorFlow's format can read it. No object of the program has this key. The text is JSON::
 
-    text    := JSON: {"metrics": metrics | null, "metadata": any JSON, ("left_out": left_out)?}
-    metrics := {name: number | metrics, ...}
+    text      := JSON: {"metrics": metrics | null, "metadata": any JSON, ("left_out": left_out)?, ("nonfinite": nonfinite)?}
+    metrics   := {name: number | metrics, ...}
+    nonfinite := {"count": number, "names": [name, ...], "infinite": [name, ...]}     if the manager has looked for NaN and infinity
 
-`milepost.engine.left_out` describes ``left_out``, which is there if the save has left out values on purpose.
-
-Numbers that are not finite are written as ``NaN``, ``Infinity`` and ``-Infinity``, as Python does.
+`milepost.engine.left_out` describes ``left_out``, which is there if the save has left out values on purpose. ``count`` is how many values make the
+checkpoint one that is not finite, and ``names`` has the first of them. ``infinite`` has the values in which infinity does not count, because the
+first checkpoint of the run had it. Numbers that are not finite are written as ``NaN``, ``Infinity`` and ``-Infinity``, as Python does.
 """
 
 from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from milepost.bundle import BundleReader
 from milepost.coding.json_data import parse_object
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.graph.keys import METADATA
+
+_MOST_NAMED: Final = 20
+"""The most names of values that are saved with a checkpoint that is not finite."""
 
 
 class Metadata(NamedTuple):
@@ -33,11 +37,15 @@ class Metadata(NamedTuple):
         metrics: The metrics, or None if none were given.
         metadata: The metadata, or None if none was given.
         left_out: The record of what the save has left out, or None if that is nothing.
+        nonfinite: The first names of the values that make the checkpoint one that is not finite; empty if it is finite, or if nobody has looked.
+        infinite: The names of the values in which infinity does not count; None if nobody has looked.
     """
 
     metrics: dict[str, Any] | None = None
     metadata: Any = None
     left_out: Any = None
+    nonfinite: tuple[str, ...] = ()
+    infinite: tuple[str, ...] | None = None
 
 
 def plain_metrics(metrics: Any) -> dict[str, Any] | None:
@@ -104,12 +112,32 @@ def with_left_out(text: bytes | None, left_out: Mapping[str, Any]) -> bytes:
         >>> with_left_out(None, {"base": "a"})
         b'{"metrics": null, "metadata": null, "left_out": {"base": "a"}}'
     """
-    members = {"metrics": None, "metadata": None} if text is None else json.loads(text)
-    return json.dumps({**members, "left_out": left_out}).encode()
+    return _with(text, left_out=left_out)
+
+
+def marked(text: bytes | None, nonfinite: Sequence[str], infinite: Collection[str]) -> bytes:
+    """The text of a checkpoint whose values were looked at.
+
+    Args:
+        text: What `encode` returned.
+        nonfinite: The names of the values that make it one that is not finite.
+        infinite: The names of the values in which infinity does not count.
+
+    Example:
+        >>> decode(marked(None, ["net/kernel"], []))
+        Metadata(metrics=None, metadata=None, left_out=None, nonfinite=('net/kernel',), infinite=())
+    """
+    names = list(nonfinite[:_MOST_NAMED])
+    return _with(text, nonfinite={"count": len(nonfinite), "names": names, "infinite": sorted(infinite)})
+
+
+def _with(text: bytes | None, **members: Any) -> bytes:
+    before = {"metrics": None, "metadata": None} if text is None else json.loads(text)
+    return json.dumps({**before, **members}).encode()
 
 
 def decode(text: bytes) -> Metadata:
-    """The inverse of `encode`.
+    """The inverse of `encode` and `marked`.
 
     Raises:
         CorruptCheckpointError: The text is not in the form that milepost writes.
@@ -119,7 +147,13 @@ def decode(text: bytes) -> Metadata:
     metrics = parsed.get("metrics")
     if metrics is not None and not isinstance(metrics, dict):
         raise CorruptCheckpointError("metrics are a JSON object", found=f"{metrics!r:.80}")
-    return Metadata(metrics, parsed.get("metadata"), parsed.get("left_out"))
+    looked = parsed.get("nonfinite")
+    if looked is None:
+        return Metadata(metrics, parsed.get("metadata"), parsed.get("left_out"))
+    if not isinstance(looked, dict) or not all(map(_are_names, (looked.get("names"), looked.get("infinite")))):
+        raise CorruptCheckpointError("what is not finite is a JSON object with names", found=f"{looked!r:.80}")
+    names, infinite = tuple(looked["names"]), tuple(looked["infinite"])
+    return Metadata(metrics, parsed.get("metadata"), parsed.get("left_out"), names, infinite)
 
 
 def read_metadata(reader: BundleReader) -> Metadata:
@@ -141,6 +175,10 @@ def read_metadata(reader: BundleReader) -> Metadata:
         return decode(reader.read(METADATA).item())
     except MilepostError as error:
         raise error.with_context(key=METADATA, file=reader.prefix) from None
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _number(name: str, value: Any) -> float | int:

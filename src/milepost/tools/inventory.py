@@ -84,6 +84,7 @@ class CheckpointFacts:
         modified: When its files changed last, in seconds since the epoch; None if that is not known.
         tensors: How many tensors it has, or None.
         metrics: The metrics that were saved with it.
+        nonfinite: The names of the first values with NaN or infinity, if a manager has marked it as not finite.
         problem: What is wrong with it.
     """
 
@@ -92,6 +93,7 @@ class CheckpointFacts:
     modified: float | None = None
     tensors: int | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
+    nonfinite: tuple[str, ...] = ()
     problem: MilepostError | None = None
 
 
@@ -217,7 +219,9 @@ def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointFacts:
             if not reader.origin.is_checkpoint:
                 return CheckpointFacts("complete", *_stat(_files_of(storage, path)), len(reader.keys()))
             size_and_time = _stat([index_path(reader.prefix), *reader.shard_paths])
-            return CheckpointFacts("complete", *size_and_time, len(reader.keys()), read_metadata(reader).metrics or {})
+            saved_with = read_metadata(reader)
+            count = len(reader.keys())
+            return CheckpointFacts("complete", *size_and_time, count, saved_with.metrics or {}, saved_with.nonfinite)
     except (CheckpointNotFoundError, CorruptCheckpointError) as error:
         state, problem = "damaged", error
     except (UnsupportedError, StorageError) as error:

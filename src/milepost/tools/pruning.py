@@ -43,7 +43,7 @@ class Pruning:
 def planned(
     directory: str, name: str | None, keep: int | None, policy: Policy | None, best: Sequence[Best] = (), said: str = ""
 ) -> Pruning:
-    """Decides. The newest whole checkpoint, of which all checksums are compared, and pinned ones are always kept.
+    """Decides. The newest whole checkpoint, of which all checksums are compared, pinned ones, and the newest one that is finite are always kept.
 
     Args:
         directory: The directory.
@@ -71,7 +71,11 @@ def planned(
     bad = {checkpoint.path: facts.problem for checkpoint, facts in checkpoints_with_facts if facts.problem is not None}
     whole = [(checkpoint, facts) for checkpoint, facts in checkpoints_with_facts if checkpoint.path not in bad]
     newest_first = [checkpoint.path for checkpoint, _ in reversed(whole)]
-    newest = next(good_checkpoints(LOCAL_STORAGE, newest_first, "checksums", bad.__setitem__), None)
+    finite_first = [checkpoint.path for checkpoint, facts in reversed(whole) if not facts.nonfinite]
+    newest, _ = (
+        next(good_checkpoints(LOCAL_STORAGE, paths, "checksums", bad.__setitem__), None)
+        for paths in (newest_first, finite_first)
+    )
     managed = [_managed(checkpoint, facts) for checkpoint, facts in whole if checkpoint.path not in bad]
     for rule in _meant(best, managed, directory):
         policy = rule if policy is None else policy | rule
@@ -100,7 +104,9 @@ def _meant(best: Sequence[Best], managed: Sequence[ManagedCheckpoint], directory
 
 def _managed(checkpoint: FoundCheckpoint, facts: CheckpointFacts) -> ManagedCheckpoint:
     saved = facts.modified if checkpoint.saved is None else checkpoint.saved
-    return ManagedCheckpoint(checkpoint.path, saved or 0.0, facts.metrics or None, checkpoint.is_pinned)
+    return ManagedCheckpoint(
+        checkpoint.path, saved or 0.0, facts.metrics or None, checkpoint.is_pinned, bool(facts.nonfinite)
+    )
 
 
 def _only_directories(directory: str, paths: Sequence[str]) -> CheckpointNotFoundError:

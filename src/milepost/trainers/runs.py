@@ -12,6 +12,10 @@ from milepost.engine.options import CheckpointOptions, resolved
 from milepost.errors import ArgumentError, MismatchError
 from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_interval, check_times
+from milepost.manager.committed import check_hook
+from milepost.manager.finite_policy import finite_policy
+from milepost.manager.tolerance import policy_of
+from milepost.series.series import split_number
 from milepost.trainers.whole_state import WholeState, members
 
 PathLike = str | os.PathLike[str]
@@ -56,6 +60,9 @@ class TrainerRun:
         every_steps, every_seconds = settings.get("every_steps"), settings.get("every_seconds")
         check_interval("every_epochs", every_epochs)
         check_times(settings.get("keep"), every_steps, every_seconds)
+        policy_of(settings.get("on_failure", "raise"))
+        finite_policy(settings.get("nonfinite"))
+        check_hook(settings.get("on_committed"))
         self.directory = os.fspath(directory)
         self.has_times = every_steps is not None or every_seconds is not None
         self._every_epochs = every_epochs
@@ -71,6 +78,7 @@ class TrainerRun:
         options.first_process = (*options.first_process, "run")
         self._options = options
         self._manager: CheckpointManager | None = None
+        self._saved_step: int | None = None
         self._sigterm = on_sigterm
         self._make = partial(CheckpointManager, self._checkpoint, self.directory, options=options, **settings)
 
@@ -95,8 +103,10 @@ class TrainerRun:
         self._manager = self._make(on_sigterm=self._sigterm and catch)
         try:
             path = self._path = self._manager.restore_or_initialize()
+            self._saved_step = None
             if path is None:
                 return None
+            self._saved_step = (split_number(path) or ("", None))[1]
             values = members(self._held.state, self._names, path)
             _must_be_saved_with(values.pop(_OBJECTS, []), self._objects, path)
             return {**values, **members(self._own.state, self._own_names, path)}
@@ -147,24 +157,23 @@ class TrainerRun:
             metrics: The metrics of the checkpoint, if there are any.
             again: Whether the state differs from that which may be saved already.
         """
-        if step == self._saved_step() and not metrics and not again:
+        if step == self._saved_step and not metrics and not again and not self.manager.health.failures:
             return None
         values = state()
         self._own.state = {name: values.pop(name) for name in self._own_names}
         self._held.state = {**values, **({_OBJECTS: sorted(self._objects)} if self._objects else {})}
         try:
-            return self.manager.save(step, metrics=metrics or None)
+            path = self.manager.save(step, metrics=metrics or None)
         finally:
             self._held.state = self._own.state = None
+        if path is not None:
+            self._saved_step = step
+        return path
 
     def end(self) -> None:
         """Waits for an asynchronous save, and stops catching SIGTERM."""
         if self._manager is not None:
             self._manager.close()
-
-    def _saved_step(self) -> int | None:
-        steps = self.manager.steps
-        return steps[-1] if steps else None
 
 
 def _check_names(objects: Mapping[str, Any]) -> None:

@@ -106,7 +106,10 @@ def _print_problems(checkpoints_with_facts: list[tuple[FoundCheckpoint, Checkpoi
 
 def _cells(directory: str, checkpoint: FoundCheckpoint, facts: CheckpointFacts) -> list[str]:
     seconds = age_of(checkpoint, facts)
-    known = (("latest", checkpoint.is_latest), ("pinned", checkpoint.is_pinned), ("not listed", checkpoint.is_left_out))
+    known = (
+        *(("latest", checkpoint.is_latest), ("pinned", checkpoint.is_pinned), ("not listed", checkpoint.is_left_out)),
+        ("not finite", bool(facts.nonfinite)),
+    )
     marks = [name for name, is_set in known if is_set]
     return [
         "" if checkpoint.step is None else str(checkpoint.step),
@@ -148,6 +151,7 @@ def _json(
                 "pinned": checkpoint.is_pinned,
                 "listed": checkpoint.is_listed,
                 "metrics": facts.metrics or None,
+                "nonfinite": list(facts.nonfinite),
                 "problem": None if facts.problem is None else str(facts.problem),
             }
         )

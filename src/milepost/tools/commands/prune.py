@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
             "milepost prune ./tf_ckpts --keep 3 --best loss:min:2 --every-steps 10000 --delete",
         ],
         {0: "the list is printed, or the checkpoints are deleted"},
-        "A checkpoint is kept if any rule keeps it. The newest whole checkpoint and pinned ones are always kept. Checkpoints that are not whole "
+        "A checkpoint is kept if any rule keeps it. The newest whole checkpoint, the newest that is not marked as not finite, and pinned ones are always kept. Checkpoints that are not whole "
         "count for no rule, and are never deleted. Without --delete nothing changes.",
     )
     command.add_argument("directory", metavar="DIRECTORY", type=typed_path, help="the directory of the checkpoints")

@@ -126,6 +126,7 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
                 "metrics": saved_with and saved_with.metrics,
                 "metadata": saved_with and saved_with.metadata,
                 "left_out": saved_with and saved_with.left_out,
+                "nonfinite": saved_with and list(saved_with.nonfinite),
                 "tensors": [row.to_dict() for row in rows],
                 "layer_names": own_names_of(reader),
                 "objects_not_read": [
@@ -142,6 +143,8 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
     if saved_with is not None and not is_part:
         if saved_with.metrics:
             line(f"metrics: {metrics_text(saved_with.metrics)}")
+        if saved_with.nonfinite:
+            line(f"not finite: NaN or infinity is in {', '.join(map(shown, saved_with.nonfinite))}")
         if saved_with.metadata is not None:
             line(f"metadata: {shown(saved_with.metadata)}")
         for text in LeftOut.parsed(saved_with.left_out).summary():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os as _os
 from collections.abc import Callable as _Callable
+from collections.abc import Collection as _Collection
 from collections.abc import Mapping as _Mapping
 from typing import Any as _Any
 from typing import Literal as _Literal
@@ -57,6 +58,8 @@ def attach(
     metrics: _Callable[[], _Mapping[str, _Any]] | None = None,
     gradients: bool = False,
     on_sigterm: bool = False,
+    on_signal: int | _Collection[int] | None = None,
+    grace_seconds: float | None = None,
     continue_ended: bool = False,
     on_failure: _Literal["raise"] | _Tolerate = "raise",
     nonfinite: _Literal["keep_last_finite"] | _KeepLastFinite | None = None,
@@ -82,6 +85,9 @@ def attach(
         gradients: Whether to save the gradients of the modules in ``to_save`` too, for loops that accumulate them over several
             iterations.
         on_sigterm: Whether SIGTERM saves the run and ends ``run()``.
+        on_signal: Other signals that mean the same, such as ``signal.SIGUSR1``, or several in a list.
+        grace_seconds: Seconds after the signal, after which the process ends even if a step or the last save has not. It ends with 128 and
+            the number of the signal, and the checkpoint before that save stays. None for no limit.
         continue_ended: Whether a run that ``engine.terminate()`` has ended continues when it is started again. By default it is
             complete, as after ``EarlyStopping``. Pass True for a handler that ends a session and not the run, such as ``TimeLimit``.
         on_failure: What becomes of a save that fails or hangs: ``"raise"`` ends ``run()``, and `milepost.Tolerate` lets it go on, within limits.
@@ -119,6 +125,8 @@ def attach(
         on_failure=on_failure,
         nonfinite=nonfinite,
         on_committed=on_committed,
+        on_signal=on_signal,
+        grace_seconds=grace_seconds,
         options=options,
     )
     attached = _Attached(run, dict(to_save), metrics, gradients, continue_ended)

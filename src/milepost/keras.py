@@ -46,7 +46,11 @@ class CheckpointCallback(_Base):
         every_steps: Save after each such number of batches.
         every_seconds: Save at the first batch after each such number of seconds.
         on_sigterm: When the process receives SIGTERM, save after the present batch and stop training. ``fit()``
-            restores the previous handler when it returns. Works only if ``fit()`` runs in the main thread.
+            restores the previous handler when it returns, and calls it if it is a function of the program. Works only if ``fit()`` runs in
+            the main thread.
+        on_signal: Other signals that mean the same, such as ``signal.SIGUSR1``, or several in a list.
+        grace_seconds: Seconds after the signal, after which the process ends even if a step or the last save has not. It ends with 128 and
+            the number of the signal, and the checkpoint before that save stays. None for no limit.
         monitor: The name of a metric in the logs of epochs. The epochs with its best values are saved and kept too.
         mode: ``"min"``, ``"max"``, or ``"auto"``, which decides by the metric and then by its name.
         keep_best: How many of the best epochs to keep.

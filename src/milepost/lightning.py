@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy as _copy
 import os as _os
+from collections.abc import Collection as _Collection
 from typing import Any as _Any
 from typing import Literal as _Literal
 
@@ -70,6 +71,9 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`. `milepost.KeepLastFinite` says whether the run
             continues from the last finite checkpoint.
         on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
+        on_signal: Other signals that mean the same, such as ``signal.SIGUSR1``, or several in a list.
+        grace_seconds: Seconds after the signal, after which the process ends even if a step or the last save has not. It ends with 128 and
+            the number of the signal, and the checkpoint before that save stays. None for no limit.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
 
     Raises:
@@ -90,6 +94,8 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         on_failure: _Literal["raise"] | _Tolerate = "raise",
         nonfinite: _Literal["keep_last_finite"] | _KeepLastFinite | None = None,
         on_committed: _OnCommitted | None = None,
+        on_signal: int | _Collection[int] | None = None,
+        grace_seconds: float | None = None,
         options: CheckpointOptions | None = None,
     ) -> None:
         super().__init__()
@@ -106,6 +112,8 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
             on_failure=on_failure,
             nonfinite=nonfinite,
             on_committed=on_committed,
+            on_signal=on_signal,
+            grace_seconds=grace_seconds,
             options=options,
         )
         self._fit: _ResumableFit | None = None

@@ -101,3 +101,8 @@ class ThreadCall:
 
 def _nothing() -> None:
     """Takes the place of a function, so that what it refers to is not kept."""
+
+
+def is_main_thread() -> bool:
+    """Whether the caller is in the main thread, in which alone Python installs handlers of signals."""
+    return threading.current_thread() is threading.main_thread()

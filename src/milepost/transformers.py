@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection as _Collection
 from collections.abc import Mapping as _Mapping
 from typing import Any as _Any
 from typing import Literal as _Literal
@@ -44,6 +45,8 @@ def attach(
     max_to_keep: int | None = 3,
     keep: Policy | None = None,
     on_sigterm: bool = False,
+    on_signal: int | _Collection[int] | None = None,
+    grace_seconds: float | None = None,
     objects: _Mapping[str, _Any] | None = None,
     on_failure: _Literal["raise"] | _Tolerate = "raise",
     nonfinite: _Literal["keep_last_finite"] | _KeepLastFinite | None = None,
@@ -69,6 +72,9 @@ def attach(
         keep: Which others to keep, such as ``milepost.retention.Best(3, by="eval_loss", mode="min")``. A checkpoint has
             metrics if it was saved after an evaluation.
         on_sigterm: Whether SIGTERM saves the run and ends ``train()`` after the step.
+        on_signal: Other signals that mean the same, such as ``signal.SIGUSR1``, or several in a list.
+        grace_seconds: Seconds after the signal, after which the process ends even if a step or the last save has not. It ends with 128 and
+            the number of the signal, and the checkpoint before that save stays. None for no limit.
         objects: What the program holds beside the trainer, by name, such as averaged weights or a second optimizer of a class that
             is derived from ``Trainer``: whatever a `milepost.Checkpoint` saves. ``train()`` restores it before training begins.
         on_failure: What becomes of a save that fails or hangs: ``"raise"`` ends ``train()``, and `milepost.Tolerate` lets it go on, within limits.
@@ -101,6 +107,8 @@ def attach(
         every_steps=every_steps,
         every_seconds=every_seconds,
         on_sigterm=on_sigterm,
+        on_signal=on_signal,
+        grace_seconds=grace_seconds,
         objects=objects,
         on_failure=on_failure,
         nonfinite=nonfinite,

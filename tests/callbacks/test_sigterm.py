@@ -11,7 +11,7 @@ from tests.callbacks.runs import X, Y, computed, trainer, weights  # noqa: F401 
 MOMENTS = [
     *(("on_train_batch_begin", 1), ("on_train_batch_end", 3), ("on_train_batch_end", 4), ("on_train_batch_end", 12)),
     *(("on_epoch_begin", 1), ("on_epoch_begin", 3), ("on_epoch_end", 1), ("on_epoch_end", 3), ("on_train_end", 1)),
-    *(("on_test_batch_end", 1), ("on_test_end", 3)),
+    *(("on_test_batch_end", 1), ("on_test_end", 3), ("on_train_begin", 1)),
 ]
 
 
@@ -101,3 +101,34 @@ def test_methods_are_their_own_again(trainer, tmp_path):  # noqa: F811
     run.own.on_epoch_end(7, {})
     assert run.epochs == [0, 7]
     assert "on_epoch_end" not in vars(run.history)
+
+
+def test_the_signal_comes_while_fit_begins(trainer, tmp_path):  # noqa: F811
+    """Before training: while the model is built, for example."""
+    callback = trainer.callback(tmp_path, on_sigterm=True)
+    model = trainer.model()
+    data = callback.resumable(X, Y, batch_size=8, seed=1)
+    epochs = []
+
+    class Sending(trainer.keras.callbacks.Callback):
+        def set_params(self, params):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    sent = trainer.on("on_epoch_end", epochs.append)
+    model.fit(data, epochs=3, verbose=0, callbacks=[Sending(), sent, callback])
+    assert callback.was_terminated
+    assert epochs == []
+
+
+def test_other_signals_and_the_handler_of_the_program(trainer, tmp_path):  # noqa: F811
+    received = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: received.append(number))
+    try:
+        callback = trainer.callback(tmp_path, on_signal=signal.SIGUSR1)
+        sender = trainer.on("on_train_batch_end", lambda _: os.kill(os.getpid(), signal.SIGUSR1))
+        trainer.fit(trainer.model(), callback, sender)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert callback.was_terminated
+    assert int(callback._run.step) == 1
+    assert received == [signal.SIGUSR1]

@@ -154,10 +154,12 @@ class TestEnded:
 
 
 class TestSigterm:
-    @pytest.mark.parametrize("iteration", [3, BATCHES])
-    def test_it_saves_and_ends(self, tmp_path, iteration):
-        options = {"on_sigterm": True, "every_iterations": None}
-        _, seen, _ = run(tmp_path, iteration, lambda: os.kill(os.getpid(), signal.SIGTERM), **options)
+    @pytest.mark.parametrize(
+        ("iteration", "number"), [(3, signal.SIGTERM), (3, signal.SIGUSR1), (BATCHES, signal.SIGTERM)], ids=str
+    )
+    def test_it_saves_and_ends(self, tmp_path, iteration, number):
+        options = {"on_sigterm": True, "on_signal": signal.SIGUSR1, "every_iterations": None}
+        _, seen, _ = run(tmp_path, iteration, lambda: os.kill(os.getpid(), number), **options)
         assert len(seen) == iteration
         assert same(run(tmp_path, **options)[0], undisturbed()[0])
 

@@ -319,10 +319,12 @@ class TestObjects:
 
 
 class TestSigterm:
-    @pytest.mark.parametrize("step", [2, STEPS - 1])
-    def test_it_saves_and_ends(self, tmp_path, step):
-        options = {"on_sigterm": True, "every_steps": None}
-        model, trainer, _ = train(tmp_path, At(step, lambda: os.kill(os.getpid(), signal.SIGTERM)), options=options)
+    @pytest.mark.parametrize(
+        ("step", "number"), [(2, signal.SIGTERM), (2, signal.SIGUSR1), (STEPS - 1, signal.SIGTERM)], ids=str
+    )
+    def test_it_saves_and_ends(self, tmp_path, step, number):
+        options = {"on_sigterm": True, "on_signal": signal.SIGUSR1, "every_steps": None}
+        model, trainer, _ = train(tmp_path, At(step, lambda: os.kill(os.getpid(), number)), options=options)
         assert len(model.seen) == trainer.state.global_step == step + 1
         assert same(train(tmp_path, options=options)[0], undisturbed()[0])
 

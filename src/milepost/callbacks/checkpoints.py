@@ -38,7 +38,7 @@ from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_times
 from milepost.manager.committed import OnCommitted, check_hook
 from milepost.manager.finite_policy import KeepLastFinite, finite_policy
-from milepost.manager.termination import TerminationSignal
+from milepost.manager.termination import Signals, termination_signal
 from milepost.manager.tolerance import Tolerate, policy_of
 from milepost.retention import Policy
 from milepost.storage.paths import plain_path
@@ -63,6 +63,8 @@ class FitCheckpoints:
         every_steps: int | None = None,
         every_seconds: float | None = None,
         on_sigterm: bool = False,
+        on_signal: Signals = None,
+        grace_seconds: float | None = None,
         monitor: str | None = None,
         mode: str = "auto",
         keep_best: int = 1,
@@ -87,7 +89,7 @@ class FitCheckpoints:
         check_hook(on_committed)
         self.directory = plain_path(directory)
         self._triggers = EpochTriggers(every_epochs, every_steps, every_seconds)
-        self._signal = TerminationSignal() if on_sigterm else None
+        self._signal = termination_signal(on_sigterm, on_signal, grace_seconds)
         self._best = None if monitor is None else BestValue(monitor, mode)
         self._options = resolved(options)
         self._settings = RunSettings(
@@ -212,17 +214,33 @@ class FitCheckpoints:
         Raises:
             MilepostError: The call does not fit this callback or the saved run. Nothing is changed.
         """
-        run = self._prepare(call)
-        self._is_served = True
+        with self._catching():
+            run = self._prepare(call)
+            self._is_served = True
+            try:
+                yield
+            finally:
+                self._is_served = False
+                run.catching_up = None
+                self._part.end()
+                remove_counting(run.net)
+
+    @contextmanager
+    def _catching(self) -> Iterator[None]:
+        """Catches the signals. Handlers of the program get them afterwards, unless the block fails."""
+        if self._signal is not None:
+            self._signal.install()
         try:
             yield
-        finally:
-            self._is_served = False
-            run.catching_up = None
-            self._part.end()
-            remove_counting(run.net)
-            if self._signal is not None:
-                self._signal.remove()
+        except BaseException:
+            self._stop_catching(pass_on=False)
+            raise
+        self._stop_catching(pass_on=True)
+
+    def _stop_catching(self, *, pass_on: bool) -> None:
+        if self._signal is not None:
+            self._stopped = self._stopped or self._signal.received
+            self._signal.remove(pass_on=pass_on)
 
     def _prepare(self, call: FitCall) -> SavedRun:
         """Checks everything that can be checked before anything is changed."""
@@ -291,11 +309,10 @@ class FitCheckpoints:
         run.after_epoch()
 
     def on_train_end(self, logs: Any = None) -> None:
-        if self._signal is not None:
-            self._stopped = self._stopped or self._signal.received
-            self._signal.remove()
         self._part.end()
         self._now.end()
+        if not self._is_served:
+            self._stop_catching(pass_on=True)
 
     def _after_step(self, run: SavedRun, batch: int, logs: Any) -> None:
         run.after_step(batch)

@@ -152,6 +152,11 @@ class Turn:
         return self._reached or set()
 
 
+def is_saving_anything() -> bool:
+    """Whether a save is in progress in this process, on any thread. It waits for nothing, so a signal handler may ask."""
+    return any(turn.kind == SAVE and turn._process == os.getpid() and not turn.has_ended for turn in list(_turns))
+
+
 class _TurnEnd:
     """Ends a turn with its block. Ctrl-C may come where Python does not call what ends a block; then the turn ends with this object."""
 

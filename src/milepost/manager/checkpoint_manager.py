@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
@@ -50,7 +50,7 @@ from milepost.manager.managed_save import ManagedSave
 from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.newest import NewestCheckpoint
 from milepost.manager.step_interval import StepInterval
-from milepost.manager.termination import TerminationSignal
+from milepost.manager.termination import termination_signal
 from milepost.manager.tolerance import Tolerate, policy_of
 from milepost.manager.tolerated import raise_last, save_tolerantly
 from milepost.manager.triggers import Triggers
@@ -117,8 +117,11 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             written the checkpoint: that of the caller or, for an asynchronous save and with `milepost.Tolerate`, one of milepost's. With several
             processes, process 0 calls it. An error of the function becomes a warning.
         on_sigterm: Whether to catch SIGTERM, from now until `close` or the end of the ``with`` block. After the signal,
-            `should_save` and `reached_preemption` are true. A second signal goes to the previous handler, which by default ends the
-            process. This works only in the main thread.
+            `should_save` and `reached_preemption` are true. The same signal once more, some seconds later and while nothing is saved, goes to the
+            previous handler, which by default ends the process. This works only in the main thread.
+        on_signal: Signals to catch as SIGTERM is, such as ``signal.SIGUSR1``, or several in a list.
+        grace_seconds: Seconds after the signal, after which the process ends even if a step or the last save has not. It ends with 128 and
+            the number of the signal, and the checkpoint before that save stays. None for no limit.
         verify: How to verify a checkpoint of an earlier run before it is used. ``"checksums"`` reads all data,
             ``"files"`` reads the index and the sizes of the data files, ``"none"`` only checks that the checkpoint
             exists.
@@ -172,6 +175,8 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         every_steps: int | None = None,
         every_seconds: float | None = None,
         on_sigterm: bool = False,
+        on_signal: int | Collection[int] | None = None,
+        grace_seconds: float | None = None,
         on_failure: Literal["raise"] | Tolerate = "raise",
         nonfinite: Literal["keep_last_finite"] | KeepLastFinite | None = None,
         on_committed: OnCommitted | None = None,
@@ -194,6 +199,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         check_times(keep, every_steps, every_seconds)
         check_switch("on_sigterm", on_sigterm)
         check_hook(on_committed)
+        terminated = termination_signal(on_sigterm, on_signal, grace_seconds)
         check_local(plain_path(checkpoint_name))
         self._state = ManagedSeries(
             checkpoint,
@@ -216,10 +222,10 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             complete_earlier_runs(self._state)
         self._state.listing.load()
         warn_of_unlisted(self._state)
-        if on_sigterm:
+        if terminated is not None:
             alive = weakref.ref(self)
-            self._state.signal = TerminationSignal()
-            self._state.signal.install(lambda: alive() is not None, "the program that makes the CheckpointManager")
+            self._state.signal = terminated
+            terminated.install(lambda: alive() is not None, "the program that makes the CheckpointManager")
 
     @property
     def _series(self) -> ManagedSeries:

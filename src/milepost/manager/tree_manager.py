@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -44,6 +44,8 @@ class TreeManager(ByStep):
         every_steps: Steps. `should_save` is true at each multiple.
         every_seconds: Seconds. `should_save` is true when so many have passed since the last save.
         on_sigterm: Whether to catch SIGTERM, as for `milepost.CheckpointManager`.
+        on_signal: Other signals to catch, as for `milepost.CheckpointManager`.
+        grace_seconds: Seconds after the signal, after which the process ends, as for `milepost.CheckpointManager`.
         on_failure: What becomes of a save that fails or hangs, as for `milepost.CheckpointManager`.
         nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`.
         on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
@@ -91,6 +93,8 @@ class TreeManager(ByStep):
         every_steps: int | None = None,
         every_seconds: float | None = None,
         on_sigterm: bool = False,
+        on_signal: int | Collection[int] | None = None,
+        grace_seconds: float | None = None,
         on_failure: Literal["raise"] | Tolerate = "raise",
         nonfinite: Literal["keep_last_finite"] | KeepLastFinite | None = None,
         on_committed: OnCommitted | None = None,
@@ -107,6 +111,8 @@ class TreeManager(ByStep):
             every_steps=every_steps,
             every_seconds=every_seconds,
             on_sigterm=on_sigterm,
+            on_signal=on_signal,
+            grace_seconds=grace_seconds,
             on_failure=on_failure,
             nonfinite=nonfinite,
             on_committed=on_committed,

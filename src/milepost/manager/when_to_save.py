@@ -121,7 +121,10 @@ class WhenToSave(abc.ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Calls `close`. If the block has failed, its error is raised, and an error of a save is added to it as a note."""
+        """Calls `close`. If the block has failed, its error is raised, and an error of a save is added to it as a note.
+
+        After ``sys.exit()`` in the block, too, a signal that has come is passed on to the handler of the program.
+        """
         if error is None:
             self.close()
             return
@@ -130,7 +133,7 @@ class WhenToSave(abc.ABC):
         except Exception as other:  # the error of the block is raised
             error.add_note(f"In addition, an asynchronous save failed: {type(other).__name__}: {other}")
         finally:
-            self._stop_catching(pass_on=False)
+            self._stop_catching(pass_on=isinstance(error, SystemExit))
 
     def _stop_catching(self, *, pass_on: bool) -> None:
         if self._series.signal is not None:

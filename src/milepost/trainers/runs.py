@@ -14,6 +14,7 @@ from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_interval, check_times
 from milepost.manager.committed import check_hook
 from milepost.manager.finite_policy import finite_policy
+from milepost.manager.termination import Signals, termination_signal
 from milepost.manager.tolerance import policy_of
 from milepost.series.series import split_number
 from milepost.trainers.whole_state import WholeState, members
@@ -28,7 +29,7 @@ _OBJECTS: Final = "names of objects"
 class TrainerRun:
     """Saves the whole state of a run in a series of checkpoints.
 
-    The manager is made when the run begins, so that SIGTERM is caught only during the run.
+    The manager is made when the run begins, so that signals are caught only during the run.
 
     Args:
         directory: The directory of the checkpoints.
@@ -36,6 +37,8 @@ class TrainerRun:
         own_names: Further members, which each process saves for itself.
         every_epochs: Epochs between two saves, or None.
         on_sigterm: Whether SIGTERM saves and ends the run.
+        on_signal: Other signals that do.
+        grace_seconds: Seconds after the signal, after which the process ends.
         objects: Further objects to save, by name.
         options: Options of all saves and restores.
         **settings: When else to save, and what to keep: arguments of `CheckpointManager`.
@@ -53,6 +56,8 @@ class TrainerRun:
         *,
         every_epochs: int | None = None,
         on_sigterm: bool = False,
+        on_signal: Signals = None,
+        grace_seconds: float | None = None,
         objects: Mapping[str, Any] | None = None,
         options: CheckpointOptions | None = None,
         **settings: Any,
@@ -79,7 +84,9 @@ class TrainerRun:
         self._options = options
         self._manager: CheckpointManager | None = None
         self._saved_step: int | None = None
-        self._sigterm = on_sigterm
+        termination_signal(on_sigterm, on_signal, grace_seconds)  # raises an error for wrong arguments
+        catch: dict[str, Any] = {"on_sigterm": on_sigterm, "on_signal": on_signal, "grace_seconds": grace_seconds}
+        self._catch = catch if on_sigterm or on_signal is not None else {}
         self._make = partial(CheckpointManager, self._checkpoint, self.directory, options=options, **settings)
 
     @property
@@ -93,14 +100,14 @@ class TrainerRun:
         """Begins or continues a run. Returns the state of the newest good checkpoint, or None if there is none.
 
         Args:
-            catch: Whether to catch SIGTERM from now on, if the run does; otherwise `catch` does so.
+            catch: Whether to catch the signals from now on, if the run does; otherwise `catch` does so.
 
         Raises:
             CorruptCheckpointError: Every checkpoint is damaged, or the newest good one is not of this trainer.
             MismatchError: It was saved with other objects.
         """
         self.end()
-        self._manager = self._make(on_sigterm=self._sigterm and catch)
+        self._manager = self._make(**(self._catch if catch else {}))
         try:
             path = self._path = self._manager.restore_or_initialize()
             self._saved_step = None
@@ -122,13 +129,13 @@ class TrainerRun:
             Checkpoint(**self._objects).read(self._path, self._options).expect_partial()
 
     def catch(self) -> None:
-        """Begins to catch SIGTERM, if ``on_sigterm`` is set. Call it after the trainer has installed its own handler."""
-        if self._sigterm:
+        """Begins to catch the signals, if there are any. Call it after the trainer has installed its own handler."""
+        if self._catch:
             self.end()
-            self._manager = self._make(on_sigterm=True)
+            self._manager = self._make(**self._catch)
 
     def is_due(self, step: int) -> bool:
-        """Whether to save after this step, by number, clock or SIGTERM."""
+        """Whether to save after this step, by number, clock or signal."""
         if self.has_times:
             return self.manager.should_save(step)
         return self.manager.reached_preemption(step)
@@ -138,7 +145,7 @@ class TrainerRun:
         return self._every_epochs is not None and epochs % self._every_epochs == 0
 
     def must_end(self, step: int) -> bool:
-        """Whether SIGTERM has come, so that the run ends after this step."""
+        """Whether a signal has come, so that the run ends after this step."""
         return self.manager.reached_preemption(step)
 
     def save(
@@ -171,7 +178,7 @@ class TrainerRun:
         return path
 
     def end(self) -> None:
-        """Waits for an asynchronous save, and stops catching SIGTERM."""
+        """Waits for an asynchronous save, and stops catching signals."""
         if self._manager is not None:
             self._manager.close()
 

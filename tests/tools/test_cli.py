@@ -24,6 +24,7 @@ COMMANDS = [
     "diff",
     "digest",
     "match",
+    "status",
     "verify",
     "repair",
     "prune",

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import abc
 from types import TracebackType
 from typing import Any, Self
 
 from milepost.checkpoint.checkpoint import is_saving
 from milepost.errors import UnsupportedError
 from milepost.manager.agreement import Agreed, agree
-from milepost.manager.managed_series import ManagedSeries
+from milepost.manager.completion import Completion
 from milepost.manager.whole_numbers import whole_number
 
 
-class WhenToSave(abc.ABC):
+class WhenToSave(Completion):
     """Tells the training loop when to save. A ``with`` block calls `close` at its end."""
-
-    @property
-    @abc.abstractmethod
-    def _series(self) -> ManagedSeries:
-        """The series."""
-
-    @abc.abstractmethod
-    def sync(self) -> None:
-        """Waits for the asynchronous save in progress, if any, and raises its error."""
 
     def should_save(self, step: Any = None) -> bool:
         """Whether a save is due.

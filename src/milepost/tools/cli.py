@@ -26,6 +26,7 @@ _COMMANDS: Final = (
     "diff",
     "digest",
     "match",
+    "status",
     "verify",
     "repair",
     "prune",

@@ -14,6 +14,7 @@ Names are imported when they are first used, so that ``import milepost`` takes m
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -165,3 +166,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, *_PACKAGES, *(name for name in globals() if name.startswith("__"))]
+
+
+if "MILEPOST_CHECK_RESUME" in os.environ:  # `milepost check-resume` or `assert_resumes` has started this process
+    importlib.import_module("milepost.tools.resumes.recording").start(os.environ["MILEPOST_CHECK_RESUME"])

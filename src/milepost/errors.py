@@ -260,10 +260,10 @@ class ArgumentError(MilepostError, ValueError):
 
 
 class UnmatchedError(MilepostError, AssertionError):
-    """An assertion about a restore failed.
+    """An assertion about a restore, or about a run that was resumed, failed.
 
     Attributes:
-        report: The full report of the restore.
+        report: The full report of the restore; None for a run.
     """
 
     report: Any = None

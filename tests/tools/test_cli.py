@@ -31,6 +31,7 @@ COMMANDS = [
     "convert",
     "graph",
     "report",
+    "check-resume",
     "demo",
     "completion",
 ]

@@ -31,6 +31,7 @@ from milepost.engine.layouts.steps import Step, checked
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.progress import Reporter, in_one_stage, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
+from milepost.engine.watching import watchers
 from milepost.errors import CorruptCheckpointError, MilepostError, UnrestoredWarning, UnsupportedError, warn
 from milepost.foreign.items import walked
 from milepost.foreign.pytorch.rebuilt import METADATA, Size, of_kind, refusal
@@ -134,6 +135,8 @@ def load(
         tree = tree_of(
             reader, new_name, lambda key, name, hints, read: make(key, hints), reporter, selected.warn_of_unused, beside
         )
+        for watcher in watchers:
+            watcher.restored(reader.prefix, None)
     return (
         tree if separator is None else _flat(tree, separator, beside, plain_path(path), with_versions=arrays == "torch")
     )

@@ -19,6 +19,7 @@ from milepost.engine.restore_record import OWN
 from milepost.engine.translation import AS_SAVED, UNTRANSLATED, Translated, Translation
 from milepost.engine.turns import RESTORE, Turn
 from milepost.engine.unasked import listed
+from milepost.engine.watching import watchers
 from milepost.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
@@ -225,6 +226,8 @@ def _load_any(
                 pass
         raise
     _log_restored(prepared.restoration, started)  # here, where an error of the program's log undoes nothing
+    for watcher in watchers if rounds is None or rounds.leads else ():
+        watcher.restored(prepared.restoration.record.reader.prefix, prepared.operation)
     return status
 
 

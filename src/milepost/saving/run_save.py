@@ -22,6 +22,7 @@ from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.plan import SavePlan
 from milepost.engine.progress import array_sizes, reporting
 from milepost.engine.turns import SAVE, Turn
+from milepost.engine.watching import watchers
 from milepost.errors import AfterCommitError, MilepostError, StorageError, importing, printable
 from milepost.graph.adapter import Array
 from milepost.graph.contract.operation import Operation
@@ -119,6 +120,8 @@ class Save:
                 state = state.with_digests(digests_together(state.of_base, self._rounds))
             self._plan, self._arrays = plan_share(state, member, self.options)
         self.is_quick = sum([array.nbytes for array in self._arrays]) <= QUICK
+        for watcher in watchers if self.leads else ():
+            watcher.reading(self.prefix, operation)
 
     def copy(self, memory: SnapshotMemory) -> None:
         """Copies the values to be written, so that training may continue meanwhile.
@@ -190,6 +193,8 @@ class Save:
         if log is not None:
             path = printable(self.prefix, one_line=True)
             log.info("saved %s: %d values, %d bytes, %s", path, count, size, seconds_since(self._started))
+        for watcher in watchers if self.leads else ():
+            watcher.saved(self.prefix)
         if problems:
             for other in problems[1:]:
                 problems[0].add_note(f"After that: {type(other).__name__}: {other}")

@@ -1,7 +1,7 @@
-"""Test kits for storages, adapters and coordinators.
+"""Test kits for programs, storages, adapters and coordinators.
 
-`FaultyStorage` is a storage that fails and crashes as a test requires. It records each operation with its steps on
-the disk. `WindowsStorage` is a storage with the rules of Windows. A `Specimen` describes the
+`assert_resumes` proves that a training which was killed goes on exactly. `FaultyStorage` is a storage that fails and crashes
+as a test requires. It records each operation with its steps on the disk. `WindowsStorage` is a storage with the rules of Windows. A `Specimen` describes the
 objects with which the adapters of a framework are tested. Import `milepost.testing.storage_suite`,
 `milepost.testing.adapter_suite` and `milepost.testing.coordinator_suite` by name; they need pytest.
 """
@@ -9,6 +9,7 @@ objects with which the adapters of a framework are tested. Import `milepost.test
 import sys
 
 from milepost.testing.faulty_storage import FaultyStorage
+from milepost.testing.resumes import assert_resumes
 from milepost.testing.specimen import Specimen
 from milepost.testing.windows_storage import WindowsStorage
 
@@ -16,6 +17,7 @@ __all__ = [
     "FaultyStorage",
     "Specimen",
     "WindowsStorage",
+    "assert_resumes",
 ]
 
 _SUITES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Final
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -55,3 +56,25 @@ def plural(count: int, noun: str) -> str:
         ('1 tensor', '1,200 tensors')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def difference(count: int, unequal: int, largest: float, relative: float) -> str:
+    """How much two tensors differ. Nothing is known of a difference whose count is negative.
+
+    Args:
+        count: The number of elements.
+        unequal: How many of them are unequal.
+        largest: The largest absolute difference.
+        relative: The norm of the difference, divided by that of the first tensor.
+
+    Example:
+        >>> difference(4, 1, 0.5, 0.25), difference(4, 0, 0.0, 0.0)
+        ('max 0.5, relative 0.25, 1 of 4', 'values equal')
+    """
+    if count < 0:
+        return ""
+    if not unequal:
+        return "values equal"
+    size = "" if math.isinf(relative) else f", relative {number(relative)}"
+    elements = f", {unequal:,} of {count:,}" if count > 1 else ""
+    return f"max {number(largest)}{size}{elements}"

@@ -33,10 +33,11 @@ _COMMANDS: Final = (
     "convert",
     "graph",
     "report",
+    "check-resume",
     "demo",
     "completion",
 )
-"""The modules in `milepost.tools.commands`."""
+"""The modules in `milepost.tools.commands`, which have an underscore where a command has a hyphen."""
 _OTHER_WORDS: Final = {
     "check": "verify",
     "compare": "diff",
@@ -108,7 +109,7 @@ def parser(wanted: Sequence[str] = ()) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"milepost {milepost.__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name in [name for name in wanted if name in _COMMANDS] or _COMMANDS:
-        importlib.import_module(f"milepost.tools.commands.{name}").add(commands)
+        importlib.import_module(f"milepost.tools.commands.{name.replace('-', '_')}").add(commands)
     top.set_defaults(parser=parser)
     return top
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -123,7 +122,7 @@ def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> No
         specs += _texts_of_pairs(first, second, first.spec[old], second.spec[new])
         pair_differences = comparison.differences.take(positions)
         fields = (pair_differences.count, pair_differences.unequal, pair_differences.largest, pair_differences.relative)
-        differences += map(_amount, *(field.tolist() for field in fields))
+        differences += map(amounts.difference, *(field.tolist() for field in fields))
         keys += map(first.keys.__getitem__, old.tolist())
     if not keys:
         return
@@ -185,14 +184,3 @@ def _texts_of_pairs(first: Tensors, second: Tensors, old: Places, new: Places) -
         before, after = first.texts[both // len(second.texts)], second.texts[both % len(second.texts)]
         texts.append(before if before == after else f"{before} -> {after}")
     return [texts[number] for number in kind.tolist()]
-
-
-def _amount(count: int, unequal: int, largest: float, relative: float) -> str:
-    """The cell of a difference. Nothing is known of one whose count is negative."""
-    if count < 0:
-        return ""
-    if not unequal:
-        return "values equal"
-    size = "" if math.isinf(relative) else f", relative {amounts.number(relative)}"
-    elements = f", {unequal:,} of {count:,}" if count > 1 else ""
-    return f"max {amounts.number(largest)}{size}{elements}"

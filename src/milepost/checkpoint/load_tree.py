@@ -32,7 +32,14 @@ from milepost.engine.options import CheckpointOptions, resolved, storage_of, tak
 from milepost.engine.progress import Reporter, in_one_stage, reporting, saved_sizes
 from milepost.engine.translation import Names, Rename, Translation
 from milepost.engine.watching import watchers
-from milepost.errors import CorruptCheckpointError, MilepostError, UnrestoredWarning, UnsupportedError, warn
+from milepost.errors import (
+    CorruptCheckpointError,
+    MilepostError,
+    UnrestoredWarning,
+    UnsupportedError,
+    importing,
+    warn,
+)
 from milepost.foreign.items import walked
 from milepost.foreign.pytorch.rebuilt import METADATA, Size, of_kind, refusal
 from milepost.foreign.pytorch.tensors import strides_of
@@ -132,11 +139,20 @@ def load(
         kind = _checked_kind(arrays, mapped=mapped)
         make = partial(_array, reader, kind=kind, mapped=mapped, padding=Padding())
         new_name = selected if selected.selects else None
-        tree = tree_of(
-            reader, new_name, lambda key, name, hints, read: make(key, hints), reporter, selected.warn_of_unused, beside
-        )
+        keys: list[str] = []
+
+        def array(key: str, name: str, hints: Hints, read: Callable[[], Any]) -> Any:
+            keys.append(key)
+            return make(key, hints)
+
+        tree = tree_of(reader, new_name, array, reporter, selected.warn_of_unused, beside)
         for watcher in watchers:
             watcher.restored(reader.prefix, None)
+        if steps:
+            with importing():
+                from milepost.engine.layouts.opening import warn_of_copies  # few programs lay out values otherwise
+
+            warn_of_copies(reader, keys)
     return (
         tree if separator is None else _flat(tree, separator, beside, plain_path(path), with_versions=arrays == "torch")
     )

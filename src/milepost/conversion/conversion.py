@@ -21,7 +21,7 @@ from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, planned
 from milepost.conversion.torch_pickle import holds_stream
 from milepost.engine.arguments import wrong
-from milepost.engine.layouts.opening import sources_of
+from milepost.engine.layouts.opening import sources_of, warn_of_copies
 from milepost.engine.layouts.steps import Step
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.progress import Reporter, in_one_stage, reporting
@@ -272,6 +272,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         )
         paths = writer.paths(wanted.target, export.tensors, wanted.max_shard_size)
     names.warn_of_unused(reader)
+    warn_of_copies(reader, [tensor.key for tensor in export.tensors])
     if export.left_out and not (wanted.partial and export.tensors):
         raise _cannot_hold(reader, wanted, export)
     if export.unwanted and not export.tensors and wanted.names is None:

@@ -299,7 +299,16 @@ def _warn_of_unused_names(prepared: _Prepared, translation: Translation) -> None
             return live.paths  # other names select only where the file has them
         return chain.from_iterable(names_of_live(live).values())
 
-    reader = prepared.restoration.record.reader
+    record = prepared.restoration.record
+    reader = record.reader
+    if translation.convert:
+        with importing():
+            from milepost.engine.layouts.opening import warn_of_copies  # few programs lay out values otherwise
+
+        nodes = record.graph.nodes
+        warn_of_copies(
+            record.source, (value.key for node in nodes for value in node.values) if nodes else reader.keys()
+        )
     translation.warn_of_unused(reader, live, dotted=reader.origin.dotted, whole_of=prepared.whole_of)
 
 

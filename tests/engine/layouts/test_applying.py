@@ -5,13 +5,14 @@ import warnings
 import numpy as np
 import pytest
 
+import milepost
 from milepost.engine.layouts.applying import Laid, applied
 from milepost.engine.layouts.patterns import Pattern
 from milepost.engine.layouts.recipes import AsSaved
 from milepost.errors import KeyNotFoundError, MismatchError, UnrestoredWarning, UnsupportedError
 from milepost.graph.keys import VARIABLE_VALUE, tensor_key
 from milepost.layouts import Concatenate, Split, Stack, Transpose, Unstack
-from tests.engine.layouts.files import flat, reader_of
+from tests.engine.layouts.files import flat, reader_of, saved
 
 JOIN = Concatenate(["*/q", "*/k"], "*/qk")
 
@@ -151,20 +152,39 @@ def test_a_value_keeps_the_place_of_what_it_is_made_of():
     assert order == ["a", "e", "c"]
 
 
-def test_moments_that_stay_as_they_are_are_told():
+MOMENTS = ("params/l/q", "params/l/k", "opt/0/mu/l/q", "opt/0/mu/l/k")
+STAYS = r"stay as they are: opt/0/mu/l/q\. .*begin the names of the steps with \*\*/"
+
+
+def test_moments_that_stay_as_they_are_are_told(tmp_path):
     """A transpose of a square parameter would leave its moments in the other layout, and their shape does not show it."""
-    tree = values("params/l/q", "params/l/k", "opt/0/mu/l/q", "opt/0/mu/l/k")
-    with pytest.warns(
-        UnrestoredWarning, match=r"stay as they are: opt/0/mu/l/q\. .*begin the names of the steps with \*\*/"
-    ):
-        reader_of(tree, [Transpose("params/l/q")])
+    path, options = saved(values(*MOMENTS))
+    steps = [Transpose("params/l/q")]
+    with pytest.warns(UnrestoredWarning, match=STAYS):
+        flat(path, options, convert=steps)
+    with pytest.warns(UnrestoredWarning, match=STAYS):
+        milepost.convert(path, tmp_path / "a.npz", options=options, convert=steps)
+    np.savez(tmp_path / "b.npz", **values(*MOMENTS))
+    with pytest.warns(UnrestoredWarning, match=STAYS):
+        milepost.load(str(tmp_path / "b.npz"), convert=steps)
+    variable = milepost.Variable(np.zeros(2, np.int64))
+    moments = milepost.Checkpoint(mu=milepost.Checkpoint(l=milepost.Checkpoint(q=variable)))
+    with pytest.warns(UnrestoredWarning, match=STAYS):
+        milepost.Checkpoint(opt=[moments]).read(path, options, convert=steps).expect_partial()
 
 
-@pytest.mark.parametrize("steps", [[Transpose("**/l/q")], [Transpose("params/l/q"), Transpose("opt/0/mu/l/q")]])
-def test_moments_that_are_converted_are_not_told(steps):
+@pytest.mark.parametrize(
+    ("steps", "only"),
+    [
+        ([Transpose("**/l/q")], None),
+        ([Transpose("params/l/q"), Transpose("opt/0/mu/l/q")], None),
+        ([Transpose("params/l/q")], "params"),
+    ],
+)
+def test_moments_that_are_converted_or_left_out_are_not_told(steps, only):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        reader_of(values("params/l/q", "opt/0/mu/l/q", "ema/l/x"), steps)
+        flat(values(*MOMENTS), convert=steps, only=only)
 
 
 def test_nothing_is_refused_that_is_left_out():

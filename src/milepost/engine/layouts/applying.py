@@ -16,7 +16,7 @@ from milepost.engine.layouts.patterns import Pattern
 from milepost.engine.layouts.recipes import NoArray, Recipe, Refused, Same
 from milepost.engine.layouts.steps import Step, names_of
 from milepost.engine.unused_names import nearest
-from milepost.errors import KeyNotFoundError, MilepostError, MismatchError, UnrestoredWarning, UnsupportedError, warn
+from milepost.errors import KeyNotFoundError, MilepostError, MismatchError, UnsupportedError
 
 _MOST_LISTED: Final = 5
 
@@ -69,8 +69,25 @@ def applied(values: Mapping[str, Laid], steps: Sequence[Step], file: str) -> dic
             current = _after(current, step)
         except MilepostError as error:
             raise error.with_context(file=file) from None
-    _warn_of_copies(values, current, file)
     return current
+
+
+def copies_of_changed(values: Mapping[str, Laid], final: Mapping[str, Laid]) -> list[str]:
+    """The values that stay as they are, and have the names of converted ones below other names, as moments of Optax have.
+
+    Args:
+        values: The values of the file.
+        final: What `applied` has returned.
+    """
+    changed = {name for name, value in values.items() if final.get(name) is not value}
+    below = {name.partition("/")[2]: name.count("/") for name in changed}
+    copies = []
+    for name in values.keys() - changed if below else ():
+        levels = name.split("/")
+        ends = ("/".join(levels[start:]) for start in range(2, len(levels)))
+        if any(end in below and below[end] < len(levels) - 1 for end in ends):
+            copies.append(name)
+    return sorted(copies)
 
 
 def _after(values: dict[str, Laid], step: Step) -> dict[str, Laid]:
@@ -180,24 +197,6 @@ def _placed(
                 )
             placed[new_name] = laid
     return placed
-
-
-def _warn_of_copies(values: Mapping[str, Laid], final: Mapping[str, Laid], file: str) -> None:
-    """Warns of values that stay as they are, and have the names of converted ones below other names, as moments of Optax have."""
-    changed = {name for name, value in values.items() if final.get(name) is not value}
-    below = {name.partition("/")[2]: name.count("/") for name in changed}
-    copies = []
-    for name in values.keys() - changed if below else ():
-        levels = name.split("/")
-        ends = ("/".join(levels[start:]) for start in range(2, len(levels)))
-        if any(end in below and below[end] < len(levels) - 1 for end in ends):
-            copies.append(name)
-    if copies:
-        warn(
-            f"{file}: convert changes values whose names are in others too, which stay as they are: {_listed(sorted(copies))}. If these belong to "
-            "them, as the moments of an optimizer do, begin the names of the steps with **/ in place of the first levels",
-            UnrestoredWarning,
-        )
 
 
 def _fits_nothing(sources: Sequence[Pattern], names: Iterable[str]) -> KeyNotFoundError:

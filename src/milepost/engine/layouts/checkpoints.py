@@ -15,7 +15,7 @@ from milepost.bundle.format.entry import Entry
 from milepost.bundle.format.slices import ranges
 from milepost.bundle.memory import Array, new_array
 from milepost.bundle.wrapping import WrappingReader
-from milepost.engine.layouts.applying import Laid, StateOf, applied
+from milepost.engine.layouts.applying import Laid, StateOf, applied, copies_of_changed
 from milepost.engine.layouts.recipes import AsSaved, NoArray, Recipe, Refused
 from milepost.engine.layouts.steps import Step
 from milepost.errors import MilepostError, UnsupportedError
@@ -43,6 +43,9 @@ class LaidOutReader(WrappingReader):
         graph: Its object graph; None if it has none.
         steps: What is made.
 
+    Attributes:
+        copies: The keys of the values that stay as they are, and have the names of changed ones below other names.
+
     Raises:
         MilepostError: As for `milepost.engine.layouts.applying.applied`.
         UnsupportedError: A value that becomes a part of another one, or several values, has a second name.
@@ -52,6 +55,7 @@ class LaidOutReader(WrappingReader):
         super().__init__(reader)
         changes = _of_names(reader, steps) if graph is None else _CheckpointLayout(reader, graph, steps).changes()
         self._made = changes.made
+        self.copies = frozenset(changes.copies)
         self._graph = None if changes.graph is None else changes.graph.serialize()
         self._keys = sorted((set(reader.keys()) - set(changes.gone)) | changes.made.keys())
         self._present = frozenset(self._keys)
@@ -159,11 +163,13 @@ class _Changes(NamedTuple):
     Attributes:
         made: The new values, by key.
         gone: The keys of the values that it no longer has.
+        copies: As for `LaidOutReader`.
         graph: The object graph; None if there is none.
     """
 
     made: Mapping[str, Recipe]
     gone: Collection[str]
+    copies: Collection[str]
     graph: ObjectGraph | None = None
 
 
@@ -172,7 +178,8 @@ def _of_names(reader: BundleReader, steps: Sequence[Step]) -> _Changes:
     values = {key: Laid(_saved(reader, key), origin=key) for key in reader.keys()}  # noqa: SIM118 - a reader is not a mapping
     final = applied(values, steps, reader.prefix)
     changed = {name: value.recipe for name, value in final.items() if not _is_as_saved(name, value)}
-    return _Changes(changed, [name for name in values if name not in final or name in changed])
+    gone = [name for name in values if name not in final or name in changed]
+    return _Changes(changed, gone, copies_of_changed(values, final))
 
 
 class _CheckpointLayout:
@@ -217,7 +224,8 @@ class _CheckpointLayout:
         graph = ObjectGraph(tuple(self._nodes))
         if self._added or any(name != target for name, target in targets.items()):
             graph, _ = renamed(graph, lambda name: targets.get(name, name), others=False, added=self._added)
-        return _Changes(self._made, self._gone, graph)
+        copies = [self._graph.nodes[self._numbers[name]].values[0].key for name in copies_of_changed(values, final)]
+        return _Changes(self._made, self._gone, copies, graph)
 
     def _other_names(self, number: int) -> list[str]:
         """The names of an object below others than the one that has it under its first name. One object may have it as several attributes."""

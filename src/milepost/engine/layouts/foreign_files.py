@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from milepost.bundle.boxes import read_box
 from milepost.bundle.format.entry import Entry
 from milepost.bundle.format.slices import Box, index_of
 from milepost.bundle.memory import Array, new_array
-from milepost.engine.layouts.applying import Laid, applied
+from milepost.engine.layouts.applying import Laid, applied, copies_of_changed
 from milepost.engine.layouts.optimizers import Optimizer, optimizers_of
 from milepost.engine.layouts.recipes import AsSaved, NoArray, Recipe
 from milepost.engine.layouts.steps import Step
@@ -37,7 +37,8 @@ def laid_out_file(reader: ForeignReader, steps: Sequence[Step]) -> ForeignReader
     Raises:
         MilepostError: As for `milepost.engine.layouts.applying.applied`.
     """
-    return LaidOutForeignReader(_LaidOutFile(reader, _FileLayout(reader, steps).tree()), reader)
+    layout = _FileLayout(reader, steps)
+    return LaidOutForeignReader(_LaidOutFile(reader, layout.tree()), reader, layout.copies)
 
 
 class LaidOutForeignReader(ForeignReader):
@@ -46,10 +47,12 @@ class LaidOutForeignReader(ForeignReader):
     Args:
         file: The file.
         reader: The reader of the file as it was saved.
+        copies: As for `milepost.engine.layouts.checkpoints.LaidOutReader`.
     """
 
-    def __init__(self, file: ForeignFile, reader: ForeignReader) -> None:
+    def __init__(self, file: ForeignFile, reader: ForeignReader, copies: Collection[str]) -> None:
         super().__init__(file)
+        self.copies = frozenset(copies)
         self._before = reader
 
     def made_of(self, key: str) -> list[str]:
@@ -152,9 +155,14 @@ class _LaidOutFile:
 
 
 class _FileLayout:
-    """The new layout of a file. Arguments are those of `laid_out_file`."""
+    """The new layout of a file. Arguments are those of `laid_out_file`.
+
+    Attributes:
+        copies: As for `milepost.engine.layouts.checkpoints.LaidOutReader`.
+    """
 
     def __init__(self, reader: ForeignReader, steps: Sequence[Step]) -> None:
+        self.copies: list[str] = []
         self._reader = reader
         self._steps = steps
         self._tree = reader.file.tree
@@ -181,6 +189,7 @@ class _FileLayout:
     def tree(self) -> Any:
         """Carries out the steps. Returns the new contents."""
         final = applied(self._values, self._steps, self._reader.prefix)
+        self.copies = ["/".join(self._paths[name]) for name in copies_of_changed(self._values, final)]
         new = {name: value for name, value in final.items() if value.origin != name or not _is_as_saved(value)}
         gone = [path for name, path in self._paths.items() if name not in final or name in new]
         replaced: list[tuple[Optimizer, Any]] = []

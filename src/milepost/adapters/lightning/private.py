@@ -8,7 +8,36 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
+
+ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "loops": {
+        "_combined_loader": "the loaders that a loop reads together",
+        "_data_fetcher": "reads batches ahead",
+        "_restarting": "whether a loop continues one that was saved",
+        "_resuming_from_checkpoint": "whether the iterators are not to be made",
+        "_results": "what was logged in the epoch",
+    },
+    "pytorch_lightning.utilities.combined_loader.CombinedLoader": {
+        "_iterator": "reads the loaders, if it was made",
+        "_consumed": "which loaders have ended once",
+    },
+    "pytorch_lightning.trainer.connectors.logger_connector": {
+        "_logger_connector": "that of a trainer",
+        "_first_loop_iter": "whether metrics are to be reset before the next batch",
+        "_Metadata": "what is known of a logged value",
+        "_Sync": "how it is reduced over processes",
+        "_ResultMetric": "a logged value",
+        "_forward_cache": "its last value",
+        "_defaults": "the names of its sums",
+        "_update_count": "how often it was logged",
+    },
+    "pytorch_lightning.callbacks.StochasticWeightAveraging": {
+        "_latest_update_epoch": "the epoch in which it averaged last",
+        "_scheduler_state": "that of the scheduler which it has made",
+    },
+}
+"""Attributes that the modules of this package use, by the class that has them."""
 
 
 def package() -> Any:

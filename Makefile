@@ -33,7 +33,7 @@ MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variabl
 	tests/examples/test_guide_flax.py
 
 .PHONY: help demo quick test test-times test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
-	test-core test-core-quickly test-oldest test-files lint lint-systems format docs dist try-dist release-check bench peers fuzz mutants durability clean
+	test-core test-core-quickly test-oldest test-files lint lint-systems format docs dist try-dist release-check bench peers fuzz mutants durability versions clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +151,10 @@ mutants: .venv-mutants/.made  ## look for rules that no test holds, in hours: ma
 
 durability: .venv-fuzz/.made  ## count what is tried to break saves, restores and readers; results go to benchmarks/results
 	.venv-fuzz/$(BIN)/python -m benchmarks.durability --seconds $(SECONDS)
+
+# Each environment in .cache/versions is kept. ARGS="jax-oldest jax-newest" tries some of them.
+versions: .venv-lint/.made  ## train, kill and resume with the oldest and the newest of each library, in hours; results go to docs/versions.md
+	.venv-lint/$(BIN)/python -m benchmarks.versions $(ARGS)
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv-* .cache .*_cache .hypothesis build dist

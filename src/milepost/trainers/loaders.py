@@ -28,6 +28,8 @@ from milepost.graph.frameworks import imported
 _END: Final = object()
 _METHOD: Final = "_get_iterator"
 """The method of a loader that makes an iterator."""
+_IS_MADE: Final = "_initial_iter_for_state_dict"
+"""Whether torchdata's loader has made an iterator that the next pass uses."""
 _MOST_AHEAD: Final = 8
 """Batches that a trainer may have read ahead."""
 
@@ -56,12 +58,18 @@ class LoaderPosition:
         self._random: dict[str, Any] | None = None
         if self._is_watched:
             stop_workers(self._loader)
-            if vars(self._loader).get(
-                "_initial_iter_for_state_dict"
-            ):  # made by torchdata's loader before it was watched
-                self._loader.load_state_dict({})
             self._own = OwnState(self._loader, trusted=True)
             vars(self._loader)[_METHOD] = _Stand(self)
+            if vars(self._loader).get(_IS_MADE):
+                self._make_again()
+
+    def _make_again(self) -> None:
+        """Makes the iterator of a loader of torchdata that was made before the loader was watched."""
+        now = host_state()
+        self._loader.load_state_dict({})
+        iter(self._loader)
+        vars(self._loader)[_IS_MADE] = True
+        set_host_state(now)
 
     def state(self, ahead: int = 0, *, ended: bool = False) -> dict[str, Any]:
         """The position, as plain data.
@@ -95,6 +103,8 @@ class LoaderPosition:
             MismatchError: The loader has a different number of batches than the saved one, or a different kind of state.
         """
         self._is_waiting = False
+        if self._is_watched and vars(self._loader).get(_IS_MADE):
+            self._loader.load_state_dict({})
         kind = "state" if self._stateful is not None else "watched" if self._is_watched else "none"
         saved = {"within": "watched", "between": "watched"}.get(state["kind"], state["kind"])
         if kind != saved:

@@ -45,7 +45,7 @@ def test_every_program_has_its_packages():
 )
 def test_the_oldest_version_that_is_not_refused_is_tried(framework, environment, package):
     (tried,) = (each for each in ENVIRONMENTS[environment].packages if each.startswith(f"{package}=="))
-    oldest = frameworks._known[framework].oldest.split(" or ")[-1 if framework != "tensorflow" else 0]
+    oldest = frameworks._frameworks[framework].oldest.split(" or ")[-1 if framework != "tensorflow" else 0]
     assert tried.removeprefix(f"{package}==").startswith(oldest)
 
 
@@ -62,7 +62,7 @@ def test_the_page_names_the_oldest_versions():
     }
     names |= {"lightning": "Lightning", "accelerate": "Accelerate", "ignite": "ignite"}
     assert {each: limits[names[each]] for each in names} == {
-        each: frameworks._known[each].oldest.split(" or ")[-1] for each in names
+        each: frameworks._frameworks[each].oldest.split(" or ")[-1] for each in names
     }
 
 

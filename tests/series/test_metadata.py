@@ -29,7 +29,7 @@ class TestMarks:
 
     def test_they_are_added_to_metrics_and_metadata(self):
         text = marked(encode({"loss": 0.5}, {"run": "a"}), ["net/kernel"], {"mask"})
-        assert decode(text) == Metadata({"loss": 0.5}, {"run": "a"}, ("net/kernel",), ("mask",))
+        assert decode(text) == Metadata({"loss": 0.5}, {"run": "a"}, None, ("net/kernel",), ("mask",))
 
     def test_a_checkpoint_that_nobody_has_looked_at_has_none(self):
         found = decode(encode({"loss": 0.5}, None))

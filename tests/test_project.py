@@ -8,8 +8,8 @@ import enum
 import importlib
 import importlib.util
 import inspect
-import logging
 import json
+import logging
 import os
 import pkgutil
 import re

@@ -39,12 +39,8 @@ class SavedMetadata:
         Raises:
             StorageError: The checkpoint cannot be read, and the reason is not damage.
         """
-        try:
-            return self.of(prefix).metrics
-        except (CheckpointNotFoundError, CorruptCheckpointError, StorageError) as error:
-            if not concerns_file(error):
-                raise
-            return None
+        saved_with = self._undamaged(prefix)
+        return None if saved_with is None else saved_with.metrics
 
     def nonfinite(self, prefix: str) -> tuple[str, ...] | None:
         """The names of values that are not finite in a checkpoint, as it is marked; None if the checkpoint is damaged or missing.
@@ -52,8 +48,12 @@ class SavedMetadata:
         Raises:
             StorageError: The checkpoint cannot be read, and the reason is not damage.
         """
+        saved_with = self._undamaged(prefix)
+        return None if saved_with is None else saved_with.nonfinite
+
+    def _undamaged(self, prefix: str) -> Metadata | None:
         try:
-            return self.of(prefix).nonfinite
+            return self.of(prefix)
         except (CheckpointNotFoundError, CorruptCheckpointError, StorageError) as error:
             if not concerns_file(error):
                 raise

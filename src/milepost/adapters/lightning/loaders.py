@@ -48,11 +48,6 @@ def batches_ahead(trainer: Any) -> int:
     return len(getattr(trainer.fit_loop._data_fetcher, "batches", ()))
 
 
-def has_no_batches_of_its_own(trainer: Any) -> bool:
-    """Whether the training step gets an iterator of the data, and not a batch."""
-    return type(trainer.fit_loop._data_fetcher).__name__ == "_DataLoaderIterDataFetcher"
-
-
 def consumed(trainer: Any) -> list[bool]:
     """Which of the loaders that are read in cycles have ended once in this epoch."""
     iterator = trainer.fit_loop._combined_loader._iterator

@@ -68,7 +68,7 @@ def call_hook(hook: OnCommitted, storage: Storage, path: str, step: int, saved: 
         shards = visible_shards(storage, path) or 0
         files = (index_path(path), *(data_path(path, shard, shards) for shard in range(shards)))
         hook(CommittedSave(path, step, saved.metrics, saved.metadata, files, saved.nonfinite))
-    except Exception as error:
+    except Exception as error:  # a function of the program may raise anything
         name = getattr(hook, "__qualname__", None) or repr(hook)
         message = f"{path} is saved, but the function {name} of on_committed=... raised {type(error).__name__}: {error}"
         if (log := heard(WARNING)) is not None:

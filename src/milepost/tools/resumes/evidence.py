@@ -257,7 +257,7 @@ class _Search:
         if adapter is not None and not adapter.open_ended:
             if adapter.leaf and holder.name:  # an array in a list or dict is reported with the others in it
                 own = holder._replace(is_saved=holder.is_saved or id(value) in self._saved)
-            with suppress(Exception):
+            with suppress(Exception):  # an object of the program may raise anything when it is looked at
                 for local, array in read_values(adapter, value):
                     title = name if local == VARIABLE_VALUE else f"{name}.{local}"
                     self._note(title, suffix, "object", of_array(array), own)
@@ -305,16 +305,16 @@ class _Search:
 def _safely(children: Callable[[Any], Iterable[tuple[str, Any]]] | None, value: Any) -> Iterator[tuple[str, Any]]:
     """The children of an object; none if it cannot say them now."""
     if children is not None:
-        with suppress(Exception):
+        with suppress(Exception):  # an object of the program may raise anything when it is looked at
             yield from list(children(value))
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     """The attributes of an object, without those that are computed."""
-    with suppress(Exception):
+    with suppress(Exception):  # an object of the program may raise anything when it is looked at
         yield from list(vars(value).items())
     for base in type(value).__mro__:
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            with suppress(Exception):
+            with suppress(Exception):  # an object of the program may raise anything when it is looked at
                 yield name, object.__getattribute__(value, name)

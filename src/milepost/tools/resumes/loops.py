@@ -34,7 +34,7 @@ def positions_of_loops(names: Mapping[int, str]) -> dict[str, Recorded]:
         kind = type(each)
         if not hasattr(kind, "__next__") or id(each) in names or kind.__module__.partition(".")[0] == "milepost":
             continue
-        with suppress(Exception):
+        with suppress(Exception):  # an object of the program may raise anything when it is looked at
             source = next((names[id(part)] for part in _parts(each) if id(part) in names), None)
             position = None if source is None else _position(each)
             if position is not None:

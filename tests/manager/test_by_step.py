@@ -648,8 +648,8 @@ class TestPreemption:
         """As does the first one when the manager is gone."""
         code = """
 import os, signal, sys
-import milepost.manager.caught_signal
-milepost.manager.caught_signal.SAME_SIGNAL = 0
+import milepost.manager.signals.caught_signal
+milepost.manager.signals.caught_signal.SAME_SIGNAL = 0
 from milepost import Checkpoint, CheckpointManager, Variable
 manager = CheckpointManager(Checkpoint(v=Variable(1)), sys.argv[1], 1, on_sigterm=True)
 if sys.argv[2] == "gone":

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from milepost import Checkpoint, CheckpointManager, UnsupportedError, Variable
-from milepost.manager.termination import termination_signal
+from milepost.manager.signals.termination import termination_signal
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no SIGUSR1")
 
 BEGIN = """
 import os, signal, sys, time
-import milepost.manager.caught_signal
+import milepost.manager.signals.caught_signal
 from milepost import Checkpoint, CheckpointManager, Variable
 
 def send(number):
@@ -105,7 +105,7 @@ def test_a_signal_of_another_kind_is_no_second_one(tmp_path: Path) -> None:
     """A batch system may send SIGUSR1 before the time is over, and SIGTERM when it is."""
     done = run(
         """
-milepost.manager.caught_signal.SAME_SIGNAL = 0
+milepost.manager.signals.caught_signal.SAME_SIGNAL = 0
 with CheckpointManager(Checkpoint(v=Variable(1)), sys.argv[1], 1, on_sigterm=True, on_signal=signal.SIGUSR1) as manager:
     send(signal.SIGUSR1)
     send(signal.SIGTERM)
@@ -131,7 +131,7 @@ def test_the_same_signal_at_once_is_one(tmp_path: Path) -> None:
 def test_a_second_signal_in_the_last_save_does_not_cut_it_short(tmp_path: Path, options: str) -> None:
     done = run(
         f"""
-milepost.manager.caught_signal.SAME_SIGNAL = 0
+milepost.manager.signals.caught_signal.SAME_SIGNAL = 0
 with CheckpointManager(Checkpoint(v=Sending()), sys.argv[1], 1, on_sigterm=True{options}) as manager:
     send(signal.SIGTERM)
     manager.save(3)

@@ -38,7 +38,7 @@ from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_times
 from milepost.manager.committed import OnCommitted, check_hook
 from milepost.manager.finite_policy import KeepLastFinite, finite_policy
-from milepost.manager.termination import Signals, termination_signal
+from milepost.manager.signals.termination import Signals, termination_signal
 from milepost.manager.tolerance import Tolerate, policy_of
 from milepost.retention import Policy
 from milepost.storage.paths import plain_path

@@ -49,8 +49,8 @@ from milepost.manager.finite_policy import KeepLastFinite, finite_policy
 from milepost.manager.managed_save import ManagedSave
 from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.newest import NewestCheckpoint
+from milepost.manager.signals.termination import termination_signal
 from milepost.manager.step_interval import StepInterval
-from milepost.manager.termination import termination_signal
 from milepost.manager.tolerance import Tolerate, policy_of
 from milepost.manager.tolerated import raise_last, save_tolerantly
 from milepost.manager.triggers import Triggers

@@ -19,7 +19,7 @@ from milepost.manager.finite_policy import KeepLastFinite
 from milepost.manager.health import GoodSave, SaveRecord
 from milepost.manager.listing import Listing
 from milepost.manager.saved_metadata import SavedMetadata
-from milepost.manager.termination import TerminationSignal
+from milepost.manager.signals.termination import TerminationSignal
 from milepost.manager.tolerance import Tolerate
 from milepost.manager.triggers import Triggers
 from milepost.manager.whole_numbers import whole_number

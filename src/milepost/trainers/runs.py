@@ -14,7 +14,7 @@ from milepost.manager import CheckpointManager
 from milepost.manager.arguments import check_interval, check_times
 from milepost.manager.committed import check_hook
 from milepost.manager.finite_policy import finite_policy
-from milepost.manager.termination import Signals, termination_signal
+from milepost.manager.signals.termination import Signals, termination_signal
 from milepost.manager.tolerance import policy_of
 from milepost.series.series import split_number
 from milepost.trainers.whole_state import WholeState, members

@@ -11,8 +11,8 @@ from typing import Any, Final
 from milepost.engine.arguments import wrong
 from milepost.errors import warn
 from milepost.forks import register_at_fork
-from milepost.manager.caught_signal import CaughtSignal
-from milepost.manager.deadline import Deadline
+from milepost.manager.signals.caught_signal import CaughtSignal
+from milepost.manager.signals.deadline import Deadline
 from milepost.threads import is_main_thread
 
 Signals = int | Collection[int] | None

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import logging
+import os
 import resource
 import signal
 import subprocess
@@ -370,6 +371,25 @@ class TestEnd:
         assert ran.stderr.count("milepost: the exit status of this process is 120, because") >= 1
         assert "No space left on device" in ran.stderr or "hangs" in ran.stderr
         assert indexes(tmp_path) == ["ckpt-1"]
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
+    def test_a_forked_child_has_not_failed(self, tmp_path):
+        code = """
+            import os, sys, milepost
+            from tests.manager.disks import Disk
+            disk = Disk()
+            options = milepost.CheckpointOptions(storage=disk)
+            run = milepost.CheckpointManager(
+                milepost.Checkpoint(v=1.0), sys.argv[1], 1, options=options, on_failure=milepost.Tolerate(saves=3)
+            )
+            disk.trouble = "full"
+            run.save(1)
+            if child := os.fork():
+                print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+        command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), str(tmp_path)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
+        assert (ran.returncode, ran.stdout) == (120, "0\n")
 
 
 class TestHealth:

@@ -533,7 +533,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         try:
             self._checkpoint.sync()
         except MilepostError:
-            self._state.record.is_told = True
+            self._state.record.untold = None
             raise
         raise_last(self._state)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from milepost.errors import MilepostError
+from milepost.errors import MilepostError, StorageError
 from milepost.forks import ForkableLock
 from milepost.graph.description import counted, moment
 
@@ -87,7 +87,8 @@ class SaveRecord:
     Attributes:
         last_good: The last good save, or None.
         consecutive: How many have failed since.
-        is_told: Whether the program got the error of the last save that has failed.
+        untold: The error of the last save, if it has failed and the program did not get it.
+        ends_with_error: Whether the process ends with an error if there is one (`milepost.ending`).
 
     Example:
         >>> from milepost.errors import StorageError
@@ -106,7 +107,8 @@ class SaveRecord:
         self._failures: deque[FailedSave] = deque(maxlen=_MOST_KEPT)
         self.last_good: GoodSave | None = None
         self.consecutive = 0
-        self.is_told = True
+        self.untold: StorageError | None = None
+        self.ends_with_error = False
         self.hangs: Callable[[], bool] = lambda: False
         """Whether the save that was begun last hangs."""
 
@@ -128,7 +130,7 @@ class SaveRecord:
             self._since = time.monotonic()
             self._failures.clear()
             self.consecutive = 0
-            self.is_told = True
+            self.untold = None
 
     def failed(self, path: str, step: int, error: MilepostError, before: FailedSave | None = None) -> FailedSave:
         """Records a failed save.
@@ -141,7 +143,6 @@ class SaveRecord:
         """
         failure = FailedSave(path, step, datetime.now(UTC), copy.copy(error))
         with self._lock:
-            self.is_told = False
             if before is not None and before in self._failures:
                 self._failures[self._failures.index(before)] = failure
             else:

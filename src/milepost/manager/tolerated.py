@@ -11,8 +11,10 @@ With several processes, all of them settle and compare with the limits together:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 from milepost.checkpoint.checkpoint import is_saving, settle
 from milepost.ending import before_end, fail
@@ -83,9 +85,12 @@ def note_failed(
     """
     failure = series.record.failed(series.path_of(number), number, error, before)
     if series.tolerate is None or not is_tolerable(error):
-        series.record.is_told = True  # the error is raised
+        series.record.untold = None  # the error is raised
         return failure, False
-    _untold[series.record] = _failed(series, "the last save has failed")
+    if not series.record.ends_with_error:
+        series.record.ends_with_error = True
+        before_end(partial(_fail_at_end, series.record, os.getpid()))
+    series.record.untold = _failed(series, "the last save has failed")
     message = f"{failure.path} is not saved, and the run goes on ({_count(series)}): {error}"
     if (log := heard(WARNING)) is not None:
         log.warning("%s", printable(message, one_line=True))
@@ -112,15 +117,14 @@ def raise_last(series: ManagedSeries) -> None:
     Raises:
         StorageError: It lists the failures since the last good save.
     """
-    record = series.record
-    if series.tolerate is not None and record.failures and not record.is_told:
-        record.is_told = True
-        raise _failed(series, "the last save has failed")
+    untold, series.record.untold = series.record.untold, None
+    if untold is not None:
+        raise untold
 
 
 def _raise(series: ManagedSeries, error: MilepostError | None) -> None:
     if error is not None:
-        series.record.is_told = True
+        series.record.untold = None
         raise error
 
 
@@ -175,15 +179,8 @@ def _count(series: ManagedSeries) -> str:
     return f"failure {series.record.consecutive}{most} in a row; the last good save: {last}"
 
 
-_untold: Final[dict[SaveRecord, StorageError]] = {}
-"""The error of the last save that has failed, by the record of its manager, which may be gone."""
-
-
-def _fail_at_end() -> None:
-    for record, error in list(_untold.items()):
-        if record.failures and not record.is_told:
-            record.is_told = True
-            fail(printable(str(error)))
-
-
-before_end(_fail_at_end)
+def _fail_at_end(record: SaveRecord, process: int) -> None:
+    """Lets the process end with an error if the program did not get that of the last save. A forked child has not failed."""
+    untold, record.untold = record.untold, None
+    if untold is not None and process == os.getpid():
+        fail(printable(str(untold)))

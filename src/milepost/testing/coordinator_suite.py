@@ -17,7 +17,7 @@ import os
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -35,14 +35,6 @@ _LARGE: Final = 8 << 20
 
 Check = Callable[[Coordinator, str], None]
 """Takes the coordinator of this process, and a name with which the topics of the check begin."""
-
-CHECKS: dict[str, Check] = {}
-"""All checks, by name."""
-
-
-def _check(function: Check) -> Check:
-    CHECKS[function.__name__] = function
-    return function
 
 
 def _arrived(coordinator: Coordinator, topic: str, rank: int, message: bytes | None) -> None:
@@ -76,7 +68,6 @@ def _others(coordinator: Coordinator) -> range:
     return range(1, coordinator.size)
 
 
-@_check
 def each_process_has_a_number(coordinator: Coordinator, topic: str) -> None:
     """Ranks count from 0, and the library has a name."""
     assert 0 <= coordinator.rank < coordinator.size
@@ -84,13 +75,11 @@ def each_process_has_a_number(coordinator: Coordinator, topic: str) -> None:
     assert coordinator.library
 
 
-@_check
 def it_can_be_told_from_others(coordinator: Coordinator, topic: str) -> None:
     """A coordinator has a hash, and can be referred to weakly."""
     assert weakref.WeakKeyDictionary({coordinator: 1})[coordinator] == 1
 
 
-@_check
 def posts_of_process_0_reach_all(coordinator: Coordinator, topic: str) -> None:
     """Each process gets what process 0 posts, itself included."""
     if coordinator.rank == 0:
@@ -98,7 +87,6 @@ def posts_of_process_0_reach_all(coordinator: Coordinator, topic: str) -> None:
     assert coordinator.wait(topic, 0, _PATIENCE) == b"from 0"
 
 
-@_check
 def posts_of_others_reach_process_0(coordinator: Coordinator, topic: str) -> None:
     """Process 0 gets what each of the others posts under one topic, and tells them apart."""
     coordinator.post(topic, b"from %d" % coordinator.rank)
@@ -109,7 +97,6 @@ def posts_of_others_reach_process_0(coordinator: Coordinator, topic: str) -> Non
         assert coordinator.wait(topic, 0, _PATIENCE) == b"from 0"
 
 
-@_check
 def topics_are_apart(coordinator: Coordinator, topic: str) -> None:
     """Topics that differ in one character are different, also long ones."""
     longest = topic + "/" + "x" * (200 - len(topic) - 2)
@@ -124,7 +111,6 @@ def topics_are_apart(coordinator: Coordinator, topic: str) -> None:
                 assert coordinator.wait(variant, rank, _PATIENCE) == b"%d" % number, variant
 
 
-@_check
 def a_message_stays(coordinator: Coordinator, topic: str) -> None:
     """Every wait returns a message again."""
     coordinator.post(topic, b"stays")
@@ -134,7 +120,6 @@ def a_message_stays(coordinator: Coordinator, topic: str) -> None:
             assert coordinator.wait(topic, coordinator.size - 1, _PATIENCE) == b"stays"
 
 
-@_check
 def a_later_post_takes_the_place(coordinator: Coordinator, topic: str) -> None:
     """Of several posts under one topic the last one is delivered, whether the earlier ones were seen or not."""
     coordinator.post(f"{topic}/unseen", b"a longer message, which is replaced")
@@ -148,7 +133,6 @@ def a_later_post_takes_the_place(coordinator: Coordinator, topic: str) -> None:
         _arrived(coordinator, f"{topic}/unseen", rank, b"last")
 
 
-@_check
 def what_is_cleared_is_gone(coordinator: Coordinator, topic: str) -> None:
     """A process removes its own message, and not those of others; it can post again."""
     coordinator.post(topic, b"here")
@@ -171,7 +155,6 @@ def what_is_cleared_is_gone(coordinator: Coordinator, topic: str) -> None:
         _arrived(coordinator, topic, rank, b"again")
 
 
-@_check
 def clearing_what_is_not_there(coordinator: Coordinator, topic: str) -> None:
     """Clearing what was never posted, or is cleared already, does nothing."""
     coordinator.clear(topic)
@@ -182,7 +165,6 @@ def clearing_what_is_not_there(coordinator: Coordinator, topic: str) -> None:
         assert coordinator.wait(topic, 0, 0) is None
 
 
-@_check
 def a_wait_ends_in_time(coordinator: Coordinator, topic: str) -> None:
     """If there is no message, a wait returns None when its time has passed. A wait of 0 seconds looks once."""
     for timeout in (0, _BRIEF, 2 * _BRIEF):
@@ -192,7 +174,6 @@ def a_wait_ends_in_time(coordinator: Coordinator, topic: str) -> None:
         assert 0.9 * timeout <= taken < timeout + _LATE, f"{taken:.2f} seconds instead of {timeout}"
 
 
-@_check
 def a_wait_ends_when_the_message_comes(coordinator: Coordinator, topic: str) -> None:
     """Posting a message ends a wait for it."""
     _meet(coordinator, f"{topic}/ready")
@@ -205,7 +186,6 @@ def a_wait_ends_when_the_message_comes(coordinator: Coordinator, topic: str) -> 
         assert time.monotonic() - begun < _PATIENCE
 
 
-@_check
 def threads_do_not_wait_for_each_other(coordinator: Coordinator, topic: str) -> None:
     """While one thread waits, others post, wait and clear."""
     _meet(coordinator, f"{topic}/ready")
@@ -225,7 +205,6 @@ def threads_do_not_wait_for_each_other(coordinator: Coordinator, topic: str) -> 
     _meet(coordinator, f"{topic}/done")
 
 
-@_check
 def many_topics(coordinator: Coordinator, topic: str) -> None:
     """Some hundred topics are in use at a time, from several threads, and all can be cleared."""
     with ThreadPoolExecutor(4) as threads:
@@ -238,7 +217,6 @@ def many_topics(coordinator: Coordinator, topic: str) -> None:
         coordinator.clear(f"{topic}/{number}")
 
 
-@_check
 def large_messages(coordinator: Coordinator, topic: str) -> None:
     """A message of 8 MiB arrives in both directions. A post does not wait for a reader."""
     message = bytes([coordinator.rank]) + os.urandom(1 << 16) * (_LARGE >> 16)
@@ -253,7 +231,6 @@ def large_messages(coordinator: Coordinator, topic: str) -> None:
     coordinator.clear(topic)
 
 
-@_check
 def any_bytes(coordinator: Coordinator, topic: str) -> None:
     """Messages are bytes of any values, and may be empty."""
     messages = [b"", b"\0", b"\0\0text\0", bytes(range(256)), b"\n", b" text ", "ü".encode(), b"\xff\xfe", b"None"]
@@ -264,6 +241,29 @@ def any_bytes(coordinator: Coordinator, topic: str) -> None:
             received = coordinator.wait(f"{topic}/{number}", rank, _PATIENCE)
             assert received == message
             assert isinstance(received, bytes)
+
+
+CHECKS: Final[Mapping[str, Check]] = {
+    check.__name__: check
+    for check in (
+        each_process_has_a_number,
+        it_can_be_told_from_others,
+        posts_of_process_0_reach_all,
+        posts_of_others_reach_process_0,
+        topics_are_apart,
+        a_message_stays,
+        a_later_post_takes_the_place,
+        what_is_cleared_is_gone,
+        clearing_what_is_not_there,
+        a_wait_ends_in_time,
+        a_wait_ends_when_the_message_comes,
+        threads_do_not_wait_for_each_other,
+        many_topics,
+        large_messages,
+        any_bytes,
+    )
+}
+"""All checks, by name."""
 
 
 def check_here(coordinator: Coordinator, name: str = "check") -> dict[str, str]:

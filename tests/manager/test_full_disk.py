@@ -97,6 +97,10 @@ def prune(run: Path) -> None:
     milepost("prune", str(run), "--keep", "2", "--delete")
 
 
+def remove(run: Path) -> None:
+    milepost("rm", *(str(run / f"ckpt-{step}") for step in (1, 2, 3)))
+
+
 def delete(run: Path) -> None:
     manager = managed(run)
     for step in (1, 2, 3):
@@ -109,11 +113,11 @@ def remove_by_name(run: Path) -> None:
         remove_checkpoint(run / f"ckpt-{step}")
 
 
-@pytest.mark.parametrize("remove", [prune, delete, remove_by_name])
-def test_checkpoints_can_be_removed(run: Path, remove: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("way", [prune, remove, delete, remove_by_name])
+def test_checkpoints_can_be_removed(run: Path, way: Callable[[Path], None]) -> None:
     fill(run)
     fill_names(run)
-    remove(run)
+    way(run)
     assert indexes(run) == ["ckpt-4", "ckpt-5"]
     assert leftovers(run) == []
     assert managed(run).steps == [4, 5]
@@ -153,6 +157,7 @@ def test_what_a_killed_save_left_can_be_removed(run: Path) -> None:
     (run / "ckpt-6.index.milepost-0123456789abcdef-of-00001.tmp").touch()
     (run / "ckpt-6.data-00000-of-00001").write_bytes(bytes(1000))
     fill(run)
+    fill_names(run)
     milepost("repair", str(run))
     assert leftovers(run) == []
     assert not (run / "ckpt-6.data-00000-of-00001").exists()

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from contextlib import suppress
 
 from milepost.bundle import data_path, index_path, parse_data_path
 from milepost.bundle.index import read_header
@@ -24,7 +25,8 @@ from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, Sto
 from milepost.series.announcement import is_pending
 from milepost.series.damage import concerns_file
 from milepost.series.notes import Temporary, claims, new_token, temporaries
-from milepost.storage import Storage
+from milepost.storage import Storage, WritableFile
+from milepost.storage.system_errors import is_full
 from milepost.table import TableReader
 
 
@@ -150,10 +152,13 @@ def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> boo
     if shards not in data_files(storage, prefix):
         return True
     claim = Temporary.claim(prefix, new_token(), shards)
-    with storage.create(claim.path):
+    file, is_in_its_stead = _claim_after(storage, claim, dead)
+    is_done = False
+    with file:
         try:
             others = [each for each in claims(storage, prefix) if each not in (claim, dead) and each.shards == shards]
-            if any(storage.in_use(other.path) for other in others) or not storage.is_file(dead.path):
+            is_claimed = is_in_its_stead or storage.is_file(dead.path)
+            if any(storage.in_use(other.path) for other in others) or not is_claimed:
                 return False
             # A process may have died between the rename of the index that replaced this data and the sync of the directory.
             storage.sync_directory(os.path.dirname(prefix))
@@ -161,13 +166,34 @@ def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> boo
                 visible = visible_shards(storage, prefix)
             except (CorruptCheckpointError, StorageError):
                 return False  # the data may be that of the index, and the claim may be needed later
-            if visible == shards:
-                return True
-            for path in data_files(storage, prefix).get(shards, []):
-                storage.remove(path)
-                removed.append(path)
-            # If a crash removed the claim and not the data, nothing would show what the data belongs to.
-            storage.sync_directory(os.path.dirname(prefix))
+            if visible != shards:
+                for path in data_files(storage, prefix).get(shards, []):
+                    storage.remove(path)
+                    removed.append(path)
+                # If a crash removed the claim and not the data, nothing would show what the data belongs to.
+                storage.sync_directory(os.path.dirname(prefix))
+            is_done = True
             return True
         finally:
-            storage.remove(claim.path)
+            if is_done or not is_in_its_stead:
+                storage.remove(claim.path)
+
+
+def _claim_after(storage: Storage, claim: Temporary, dead: Temporary) -> tuple[WritableFile, bool]:
+    """Makes a claim to what a dead save claimed. If there is no room for its name, that of the dead claim, which has as many letters, goes first.
+
+    Returns:
+        The open claim. Whether the dead one is gone, so that this one must stay until the data is removed.
+    """
+    try:
+        return storage.create(claim.path), False
+    except StorageError as error:
+        if not is_full(error):
+            raise
+    storage.remove(dead.path)
+    try:
+        return storage.create(claim.path), True
+    except BaseException:
+        with suppress(StorageError):  # the first error is raised
+            storage.create(dead.path).close()
+        raise

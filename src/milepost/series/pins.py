@@ -101,7 +101,7 @@ def pinned_error(prefix: str) -> UnsupportedError:
         "this checkpoint is pinned, and was not removed",
         file=prefix,
         found=f"its pin, the file {pin_path(prefix)}",
-        remedy="unpin it first: call unpin() of its CheckpointManager, or remove that file",
+        remedy="unpin it first: call unpin() of its CheckpointManager, or 'milepost unpin' with its path",
     )
 
 
@@ -205,7 +205,7 @@ def _index(storage: Storage, prefix: str) -> bytes | None:
 def _must_exist(storage: Storage, prefix: str) -> None:
     if not storage.is_file(index_path(prefix)):
         raise CheckpointNotFoundError(
-            "there is no such checkpoint to pin, or it was just removed",
+            "there is no such checkpoint to pin: its index is not there, or was just removed",
             file=prefix,
             remedy="pass the prefix of a checkpoint that exists; milepost ls DIR lists them",
         )

@@ -18,6 +18,7 @@ _LITERAL: Final = r"(\{[^{}]*\}|\[[^\[\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)
 _OPTIONS: Final = {"rename": "--rename", "ignore": "--ignore", "only": "--only", "format": "--to", "dtype": "--as"}
 _SWITCHES: Final = {"overwrite=True": "--overwrite", "cast=True": "--cast"}
 _SKIPPED: Final = "; milepost.latest_checkpoint() skips damaged ones"
+_BY_MANAGER: Final = "call unpin() of its CheckpointManager, or 'milepost unpin' with its path"
 _ELSEWHERE: Final = ", or save to another one"
 _NONE_WHOLE: Final = "copy intact checkpoints back: none in this directory is whole, so there is none to list; or delete the file, and training starts anew"
 
@@ -94,6 +95,8 @@ def for_command(error: MilepostError, command: str = "") -> MilepostError:
             error.remedy = error.remedy.replace(_SKIPPED, "")
         elif command in ("prune", "repair"):
             error.remedy = error.remedy.replace(_ELSEWHERE, "")
+        elif command == "rm":
+            error.remedy = error.remedy.replace(_BY_MANAGER, "'milepost unpin' with its path; or pass --pinned")
         error.remedy = in_options(error.remedy)
     if command == "convert" and isinstance(error.found, str):  # why each value cannot be written
         error.found = in_options(error.found)

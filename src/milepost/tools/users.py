@@ -1,0 +1,83 @@
+"""Which processes use a checkpoint now: those that save it, and those that have its files open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from milepost.bundle import index_path, parse_data_path
+from milepost.series.leftovers import data_files
+from milepost.series.notes import Temporary, temporaries
+from milepost.storage.local import LOCAL_STORAGE
+
+_PROCESSES: Final = "/proc"
+"""Where Linux lists the processes. Other systems do not say which files a process has open."""
+
+
+class Process(NamedTuple):
+    """A process that has files of a checkpoint open.
+
+    Attributes:
+        number: Its number.
+        name: The name of its program.
+    """
+
+    number: int
+    name: str
+
+
+def is_being_saved(prefix: str) -> bool:
+    """Whether a living process saves this checkpoint now. True on file systems without locks if a killed one has left its files."""
+    return any(_is_of(each, prefix) and LOCAL_STORAGE.in_use(each.path) for each in _saves(prefix))
+
+
+def is_directory_saved_to(prefix: str) -> bool:
+    """Whether a living process saves to the directory of a checkpoint now. File systems without locks are as for `is_being_saved`."""
+    return any(LOCAL_STORAGE.in_use(each.path) for each in _saves(prefix))
+
+
+def readers_of(prefix: str) -> list[Process]:
+    """The other processes that have the index or a data file of a checkpoint open, as far as Linux tells this user."""
+    files = [index_path(prefix), *(path for paths in data_files(LOCAL_STORAGE, prefix).values() for path in paths)]
+    paths = {os.path.realpath(path) for path in files}
+    others = (process for process in _numbers() if process != os.getpid())
+    return [Process(each, _name_of(each)) for each in others if not paths.isdisjoint(_open_in(each))]
+
+
+def _saves(prefix: str) -> Sequence[Temporary]:
+    return temporaries(LOCAL_STORAGE, os.path.dirname(prefix))
+
+
+def _is_of(temporary: Temporary, prefix: str) -> bool:
+    data = parse_data_path(temporary.final)
+    return temporary.final in (prefix, index_path(prefix)) or (data is not None and data.prefix == prefix)
+
+
+def _numbers() -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(_PROCESSES) if name.isdecimal())
+    except OSError:  # not Linux
+        return []
+
+
+def _open_in(process: int) -> Iterator[str]:
+    """The paths of the files that a process has open; none if it has ended, or belongs to another user."""
+    directory = f"{_PROCESSES}/{process}/fd"
+    try:
+        descriptors = os.listdir(directory)
+    except OSError:
+        return
+    for descriptor in descriptors:
+        try:
+            yield os.readlink(f"{directory}/{descriptor}")
+        except OSError:  # closed meanwhile
+            continue
+
+
+def _name_of(process: int) -> str:
+    try:
+        with open(f"{_PROCESSES}/{process}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return "which has ended"

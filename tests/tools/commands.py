@@ -30,6 +30,7 @@ def most_memory(*arguments):
 
 def json_of(capsys, *arguments, status=0):
     """What a command prints as JSON."""
+    capsys.readouterr()  # what the test has printed before
     assert main([*map(str, arguments), "--json"]) == status
     return json.loads(capsys.readouterr().out)
 

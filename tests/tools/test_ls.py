@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -392,3 +393,89 @@ def test_a_checkpoint_that_is_not_finite_is_marked(tmp_path, capsys):
     assert json_of(capsys, "ls", tmp_path)["checkpoints"][0]["nonfinite"] == ["v"]
     assert "not finite: NaN or infinity is in v" in output_of(capsys, "show", path).out
     assert json_of(capsys, "show", path)["nonfinite"] == ["v"]
+
+
+def test_a_metric_that_is_nearly_whole_is_not_rounded_to_it(tmp_path, capsys):
+    series(tmp_path, [0.9999995, 1.0, 1 / 3])
+    lines = output_of(capsys, "ls", tmp_path).out.splitlines()
+    assert [re.search(r"loss=(\S+)", each)[1] for each in lines[1:]] == ["0.9999995", "1", "0.333333"]
+
+
+def steps_of(capsys, *arguments):
+    return [row["step"] for row in json_of(capsys, "ls", *arguments)["checkpoints"]]
+
+
+def test_the_listing_can_be_sorted(tmp_path, capsys):
+    paths = series(tmp_path, [0.5, 0.1, 0.3])
+    for step, path in enumerate(paths):
+        os.truncate(path + ".data-00000-of-00001", os.path.getsize(path + ".data-00000-of-00001") + 10 - step)
+    assert steps_of(capsys, tmp_path, "--sort", "loss") == [20, 30, 10]
+    assert steps_of(capsys, tmp_path, "--sort", "loss", "--reverse") == [10, 30, 20]
+    assert steps_of(capsys, tmp_path, "--sort", "step", "-r") == [30, 20, 10]
+    assert steps_of(capsys, tmp_path, "--sort", "size") == [30, 20, 10]
+    assert steps_of(capsys, tmp_path, "--sort", "age") == [30, 20, 10]
+
+
+def test_what_has_no_value_comes_last(tmp_path, capsys):
+    series(tmp_path, [0.5, 0.1])
+    manager = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path / "other", None)
+    manager.save(5)
+    assert steps_of(capsys, tmp_path, "--sort", "loss") == [20, 10, 5]
+    assert steps_of(capsys, tmp_path, "--sort", "loss", "--reverse") == [10, 20, 5]
+
+
+def test_metrics_in_dicts_have_the_names_that_are_printed(tmp_path, capsys):
+    manager = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, None)
+    for step, loss in ((10, 0.2), (20, 0.1)):
+        manager.save(step, metrics={"eval": {"loss": loss}})
+    assert steps_of(capsys, tmp_path, "--sort", "eval/loss") == [20, 10]
+    rows = by_step(json_of(capsys, "ls", tmp_path, "--best", "eval/loss:max"))
+    assert [rows[10]["best"], rows[20]["best"]] == [["best"], []]
+
+
+@pytest.mark.parametrize("option", [("--sort", "lss"), ("--best", "lss:min")])
+def test_a_metric_that_no_checkpoint_has_is_an_error(tmp_path, capsys, option):
+    series(tmp_path, [0.5])
+    assert "did you mean 'loss'?" in output_of(capsys, "ls", tmp_path, *option, status=3).err
+
+
+def test_the_best_of_each_series_is_marked(tmp_path, capsys):
+    series(tmp_path / "a", [0.5, 0.1])
+    series(tmp_path / "b", [0.7, 0.9])
+    rows = json_of(capsys, "ls", tmp_path, "--best", "loss:min")["checkpoints"]
+    assert [os.path.relpath(row["path"], tmp_path) for row in rows if row["best"]] == ["a/ckpt-20", "b/ckpt-10"]
+    assert "latest, best" in output_of(capsys, "ls", tmp_path, "--best", "loss:min").out
+    two = json_of(capsys, "ls", tmp_path / "a", "--best", "loss:min:2", "--best", "loss:max")["checkpoints"]
+    assert [row["best"] for row in two] == [["best 2 by loss", "best by loss"], ["best by loss"]]
+
+
+def test_all_directories_below_are_listed_if_asked(tmp_path, capsys):
+    series(tmp_path / "a" / "b" / "c", [0.5])
+    series(tmp_path / "d", [0.5])
+    os.symlink(tmp_path, tmp_path / "a" / "loop")
+    assert len(json_of(capsys, "ls", tmp_path)["checkpoints"]) == 1
+    found = json_of(capsys, "ls", tmp_path, "-R")
+    assert [os.path.relpath(row["path"], tmp_path) for row in found["checkpoints"]] == ["a/b/c/ckpt-10", "d/ckpt-10"]
+    assert found["not_searched"] == []
+    assert len(json_of(capsys, "verify", tmp_path, "-R")["checkpoints"]) == 2
+
+
+def test_data_without_an_index_is_listed_with_its_bytes(tmp_path, capsys):
+    series(tmp_path, [0.5])
+    (tmp_path / "ckpt-20.data-00000-of-00001").write_bytes(bytes(1000))
+    row = by_step(json_of(capsys, "ls", tmp_path))[20]
+    assert (row["state"], row["bytes"]) == ("no index", 1000)
+    assert "--remove-data" in output_of(capsys, "ls", tmp_path).err
+    assert [each["state"] for each in json_of(capsys, "verify", tmp_path)["checkpoints"]] == ["whole"]
+
+
+def test_data_that_is_saved_now_is_not_listed(tmp_path, capsys):
+    series(tmp_path, [0.5])
+    (tmp_path / "ckpt-20.data-00000-of-00001").touch()
+    with LOCAL_STORAGE.create(str(tmp_path / "ckpt-20.index.milepost-0123456789abcdef-of-00001.tmp")):
+        assert steps_of(capsys, tmp_path) == [10]
+
+
+def test_a_directory_with_nothing_but_data_is_listed(tmp_path, capsys):
+    (tmp_path / "ckpt-20.data-00000-of-00001").write_bytes(bytes(1000))
+    assert steps_of(capsys, tmp_path) == [20]

@@ -82,12 +82,15 @@ def test_the_reasons_are_printed(paths, tmp_path, capsys):
     assert "2 checkpoints would be deleted" in text
 
 
-def test_nothing_is_said_of_a_table_without_rows(paths, tmp_path, capsys):
+def test_damaged_ones_stay_and_the_output_says_so(paths, tmp_path, capsys):
     """Damaged checkpoints count for no rule, and stay."""
     for path in tmp_path.glob("*.index"):
         path.write_bytes(b"damaged")
     text = output_of(capsys, "prune", tmp_path, "--keep", "1")
-    assert text.out == "nothing to delete: no checkpoint here is whole\n"
+    *rows, last = text.out.splitlines()[1:]
+    assert [row.split()[:4] for row in rows] == [["keep", f"ckpt-{step}", "not", "whole:"] for step in (10, 20, 30, 40)]
+    assert last == "nothing to delete: no checkpoint here is whole"
+    assert text.err == ""
 
 
 def test_pinned_ones_are_kept(paths, tmp_path, capsys):

@@ -192,3 +192,72 @@ def test_what_is_no_directory_is_an_error(paths, tmp_path, capsys):
 def test_the_text_of_a_dry_run(paths, tmp_path, capsys):
     (tmp_path / f"checkpoint.milepost-{TOKEN}.tmp").touch()
     assert output_of(capsys, "repair", tmp_path, "-n", status=1).out.startswith("would be removed: ")
+
+
+def without_index(directory, name="ckpt-40"):
+    path = directory / f"{name}.data-00000-of-00002"
+    path.write_bytes(bytes(1000))
+    return path
+
+
+def test_data_without_an_index_stays_and_is_said(paths, tmp_path, capsys):
+    path = without_index(tmp_path)
+    assert json_of(capsys, "repair", tmp_path)["data_without_index"] == [
+        {"path": str(tmp_path / "ckpt-40"), "bytes": 1000}
+    ]
+    assert "--remove-data" in output_of(capsys, "repair", tmp_path).err
+    assert path.exists()
+
+
+def test_data_without_an_index_goes_if_asked(paths, tmp_path, capsys):
+    path = without_index(tmp_path)
+    before = contents(tmp_path)
+    planned = json_of(capsys, "repair", tmp_path, "--remove-data", "--dry-run", status=1)
+    assert (planned["removed"], contents(tmp_path)) == ([str(path)], before)
+    assert json_of(capsys, "repair", tmp_path, "--remove-data")["removed"] == [str(path)]
+    assert not path.exists()
+    assert main(["verify", str(tmp_path)]) == 0
+
+
+def test_data_that_is_saved_now_stays(paths, tmp_path, capsys):
+    path = without_index(tmp_path)
+    with milepost.storage.local.LOCAL_STORAGE.create(f"{tmp_path}/ckpt-40.index.milepost-{TOKEN}-of-00002.tmp"):
+        assert not json_of(capsys, "repair", tmp_path, "--remove-data")["needed"]
+    assert path.exists()
+
+
+def test_data_of_an_index_stays(paths, tmp_path, capsys):
+    assert not json_of(capsys, "repair", tmp_path, "--remove-data")["needed"]
+
+
+def test_directories_below_are_repaired_if_asked(tmp_path, capsys):
+    above, below = series(tmp_path, [0.1]), series(tmp_path / "a" / "b", [0.1, 0.2])
+    truncate(below[1])
+    (tmp_path / "c").mkdir()
+    without_index(tmp_path / "c")
+    text = output_of(capsys, "repair", tmp_path)
+    assert text.out == "nothing is to be repaired\n"
+    assert (
+        f"not looked into: 1 directory further down that may have checkpoints, such as {tmp_path / 'c'}; -R" in text.err
+    )
+    found = json_of(capsys, "repair", tmp_path, "-R")
+    assert [os.path.relpath(each["directory"], tmp_path) for each in found["directories"]] == [".", "a/b", "c"]
+    assert [each["needed"] for each in found["directories"]] == [False, True, False]
+    assert list(get_checkpoint_state(tmp_path / "a" / "b").all_model_checkpoint_paths) == below[:1]
+    assert list(get_checkpoint_state(tmp_path).all_model_checkpoint_paths) == above
+
+
+def test_a_directory_that_cannot_be_repaired_does_not_keep_others_from_it(tmp_path, capsys):
+    bad, good = series(tmp_path / "a", [0.1]), series(tmp_path / "b", [0.1, 0.2])
+    truncate(bad[0])
+    (tmp_path / "a" / "checkpoint").write_text("malformed")
+    truncate(good[1])
+    assert "malformed" in output_of(capsys, "repair", tmp_path, "-R", status=3).err
+    assert list(get_checkpoint_state(tmp_path / "b").all_model_checkpoint_paths) == good[:1]
+
+
+def test_what_is_not_looked_at_is_said(paths, tmp_path, capsys):
+    (tmp_path / "model.safetensors").write_bytes(b"damaged")
+    error = output_of(capsys, "repair", tmp_path, "--quick").err
+    assert "no checksums were compared" in error
+    assert f"of other libraries, such as {tmp_path / 'model.safetensors'}" in error

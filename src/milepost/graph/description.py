@@ -7,6 +7,7 @@ They read no files, call no code of other objects, and raise no errors, because 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -25,6 +26,9 @@ MOST_ROWS: Final = 30
 _LONGEST_CELL: Final = 200
 _LONGEST_LINE: Final = 100
 """Letters of a cell that a notebook does not divide; of what it divides, a letter may be alone in the last line."""
+_DIGITS: Final = 6
+_ALL_DIGITS: Final = 17
+"""Digits that distinguish any two numbers of 64 bits."""
 _NO_FORMULAS: Final = "tex2jax_ignore mathjax_ignore"
 """The classes of an element in which MathJax 2 and 3 look for no formulas, as notebooks do between dollar signs."""
 
@@ -134,6 +138,41 @@ def counted(count: int, singular: str) -> str:
         ('1 tensor', '2 tensors')
     """
     return f"{count} {singular}{'' if count == 1 else 's'}"
+
+
+def metric(value: float) -> str:
+    """A number with six digits, and with more if these would make a whole number of one that is none.
+
+    Example:
+        >>> metric(1 / 3), metric(0.9999995), metric(12345678), metric(1.5e300)
+        ('0.333333', '0.9999995', '12345678', '1.5e+300')
+    """
+    if isinstance(value, int):
+        return str(value)
+    text = f"{value:.{_DIGITS}g}"
+    for digits in range(_DIGITS + 1, _ALL_DIGITS + 1):
+        if "e" in text or value.is_integer() or not math.isfinite(value) or not float(text).is_integer():
+            break
+        text = f"{value:.{digits}g}"
+    return text
+
+
+def metrics_text(metrics: Mapping[str, Any], prefix: str = "") -> str:
+    """The metrics that were saved with a checkpoint, on one line.
+
+    Example:
+        >>> metrics_text({"loss": 0.25, "of": {"classes": 10}})
+        'loss=0.25 of/classes=10'
+    """
+    parts = []
+    for name, value in metrics.items():
+        text = f"{prefix}{printable(name, one_line=True)}"
+        if isinstance(value, dict):
+            parts.append(metrics_text(value, f"{text}/"))
+        else:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            parts.append(f"{text}={metric(value) if is_number else printable(str(value), one_line=True)}")
+    return " ".join(parts)
 
 
 def moment(timestamp: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from milepost.errors import KeyNotFoundError
+from milepost.graph.description import metric
 from milepost.retention.managed import ManagedCheckpoint
 from milepost.retention.policy import Policy, check_count, wrong_argument
 
@@ -50,7 +51,7 @@ class Best(Policy):
         reasons = {}
         for rank, position in enumerate(ranked(checkpoints, self.by, self.mode)[: self.n], start=1):
             which = "the best" if rank == 1 else f"best {rank} of {self.n}"
-            reasons[position] = f"{which} by {name}: {_value(checkpoints[position], self.by):.6g}"
+            reasons[position] = f"{which} by {name}: {metric(value_of(checkpoints[position], self.by) or 0.0)}"
         return reasons
 
 
@@ -77,7 +78,7 @@ class Unmeasured(Policy):
 
     def kept(self, checkpoints: Sequence[ManagedCheckpoint]) -> dict[int, str]:
         reason = f"without {self.by}" if isinstance(self.by, str) else "without the metric"
-        return {position: reason for position, each in enumerate(checkpoints) if _value(each, self.by) is None}
+        return {position: reason for position, each in enumerate(checkpoints) if value_of(each, self.by) is None}
 
 
 def check_ranking(policy: Policy, by: Any, mode: Any) -> None:
@@ -111,12 +112,12 @@ def check_known(by: str, checkpoints: Sequence[ManagedCheckpoint], directory: st
 def ranked(checkpoints: Sequence[ManagedCheckpoint], by: By, mode: Mode) -> list[int]:
     """The positions of the checkpoints that have a finite value, the best first, and of equal ones the oldest first."""
     sign = 1.0 if mode == "min" else -1.0
-    values = {position: _value(each, by) for position, each in enumerate(checkpoints)}
+    values = {position: value_of(each, by) for position, each in enumerate(checkpoints)}
     measured = {position: sign * value for position, value in values.items() if value is not None}
     return sorted(measured, key=lambda position: (measured[position], position))
 
 
-def _value(checkpoint: ManagedCheckpoint, by: By) -> float | None:
+def value_of(checkpoint: ManagedCheckpoint, by: By) -> float | None:
     """The value of a metric, or None if there is no value that can be compared."""
     if checkpoint.metrics is None:
         return None

@@ -52,6 +52,17 @@ def data_files_of(storage: Storage, directory: str) -> dict[str, list[str]]:
     return paths_by_name
 
 
+def data_without_index(storage: Storage, directory: str) -> dict[str, list[str]]:
+    """The prefixes in a directory that have data files and no index, with these files. What a program saves or removes now is left out."""
+    by_name = data_files_of(storage, directory)
+    lonely = [name for name in sorted(by_name) if not storage.is_file(os.path.join(directory, index_path(name)))]
+    if not lonely:
+        return {}
+    notes = [*temporaries(storage, directory), *temporaries(storage, directory, of_removals=True)]
+    busy = {os.path.basename(note.final).removesuffix(index_path("")) for note in notes if storage.in_use(note.path)}
+    return {os.path.join(directory, name): by_name[name] for name in lonely if name not in busy}
+
+
 def visible_shards(storage: Storage, prefix: str) -> int | None:
     """The number of shards in the visible index of a checkpoint, or None if there is no index.
 
@@ -120,6 +131,17 @@ def sweep_leftovers(storage: Storage, directory: str, *, prefix: str | None = No
                 storage.remove(file.path)
                 removed.append(file.path)
     return removed
+
+
+def claim_data(storage: Storage, prefix: str) -> None:
+    """Claims the data of a checkpoint as a dead save would have, so that the next sweep removes it unless an index needs it.
+
+    Raises:
+        StorageError: The claim cannot be made.
+    """
+    for shards in data_files(storage, prefix):
+        storage.create(Temporary.claim(prefix, new_token(), shards).path).close()
+    storage.sync_directory(os.path.dirname(prefix))
 
 
 def sweep_quietly(storage: Storage, directory: str) -> None:

@@ -13,8 +13,8 @@ from milepost.bundle import index_path
 from milepost.bundle.format.names import v1_shards
 from milepost.errors import StorageError, printable
 from milepost.logs import heard
-from milepost.series.leftovers import data_files, data_files_of
-from milepost.series.notes import Temporary, new_token, temporaries
+from milepost.series.leftovers import claim_data, data_files, data_files_of
+from milepost.series.notes import temporaries
 from milepost.series.pins import is_noted, is_pinned, pinned_error, removal
 from milepost.series.series import known_checkpoints
 from milepost.series.state_file import STATE_FILE, CheckpointState, record_state
@@ -82,9 +82,7 @@ def finish_removals(storage: Storage, directory: str, listed_in: str | None = No
             if not storage.is_file(index):  # the process died while it removed this, or before it could write the list
                 take_off_the_list(storage, listed_in, note.final)
                 gone.add(note.final)
-                for shards in data_files(storage, note.final):
-                    storage.create(Temporary.claim(note.final, new_token(), shards).path).close()
-                storage.sync_directory(directory)
+                claim_data(storage, note.final)
         storage.remove(note.path)
     return gone
 

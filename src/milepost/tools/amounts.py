@@ -48,14 +48,19 @@ def number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 
-def plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str, several: str = "") -> str:
     """A count and its noun.
+
+    Args:
+        count: The count.
+        noun: The noun for one.
+        several: The noun for any other number; by default with an s at its end.
 
     Example:
         >>> plural(1, "tensor"), plural(1200, "tensor")
         ('1 tensor', '1,200 tensors')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
 def difference(count: int, unequal: int, largest: float, relative: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from milepost.conversion.output_file import check_free
+from milepost.retention import Best
 from milepost.tools.paths import typed_path
 from milepost.tools.terminal import shown
 
@@ -100,6 +101,11 @@ def add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
+def add_recursive(command: argparse.ArgumentParser, what: str) -> None:
+    """Adds ``--recursive`` to the options of a command."""
+    command.add_argument("-R", "--recursive", action="store_true", help=f"{what} in all directories below, too")
+
+
 def add_rename(command: argparse.ArgumentParser, text: str) -> None:
     """Adds ``--rename`` to the options of a command."""
     command.add_argument(
@@ -166,6 +172,18 @@ def hours(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number of hours greater than 0, found {text!r}")
     return value
+
+
+def best(text: str) -> Best:
+    """The value of an option that says which checkpoints are the best."""
+    parts = text.split(":")
+    count = parts.pop() if len(parts) > 2 and parts[-1].isdecimal() else "1"
+    name, mode = ":".join(parts[:-1]), parts[-1]
+    if mode not in ("min", "max") or not name or not int(count):
+        raise argparse.ArgumentTypeError(
+            f"expected METRIC:min or METRIC:max, perhaps with :N, such as loss:min:2; found {text!r}"
+        )
+    return Best(int(count), by=name, mode="min" if mode == "min" else "max")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

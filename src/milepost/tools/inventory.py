@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,20 +24,21 @@ from milepost.foreign import files_of_model, is_index, is_one_of_directories, is
 from milepost.foreign.jax.orbax_layout import UNFINISHED
 from milepost.foreign.zip_directory import Archive
 from milepost.restoring.load import open_any
+from milepost.series.leftovers import data_without_index
 from milepost.series.metadata import read_metadata
 from milepost.series.notes import temporaries
 from milepost.series.pins import pinned_in
 from milepost.series.saved_model import checkpoint_of, is_saved_model, prefix_of_variables
-from milepost.series.series import known_checkpoints, no_checkpoint_error, split_number
+from milepost.series.series import known_checkpoints, no_checkpoint_error, place_of, split_number
 from milepost.series.state_file import STATE_FILE
 from milepost.storage import Storage
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.terminal import shown
 
-State = Literal["complete", "damaged", "missing", "deleted", "not read", "not checked"]
+State = Literal["complete", "damaged", "missing", "deleted", "no index", "not read", "not checked"]
 """What is known without reading values. A checkpoint is complete if its index is undamaged, and each data file is there and as long as the index
 says; a file of another library, if its header or directory says where its values are, and the file is as long as that. It is deleted if a program
-has deleted it since it was listed, is deleting it, or was killed while it did."""
+has deleted it since it was listed, is deleting it, or was killed while it did. Data without an index, which no state file lists, is no checkpoint."""
 _WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".msgpack", ".keras", ".h5", ".hdf5", ".npz")
 """The endings of files of other libraries that are listed."""
 _PICKLED: Final = (".pkl", ".pickle")
@@ -62,6 +64,7 @@ class FoundCheckpoint:
         is_pinned: Whether it is pinned.
         is_listed: Whether the state file lists it.
         is_left_out: Whether it is a checkpoint of a directory whose state file does not list it.
+        is_data: Whether there is only data of it, which no state file lists.
         saved: When it was saved, as the state file says; otherwise None.
     """
 
@@ -71,6 +74,7 @@ class FoundCheckpoint:
     is_pinned: bool = False
     is_listed: bool = False
     is_left_out: bool = False
+    is_data: bool = False
     saved: float | None = None
 
 
@@ -119,13 +123,16 @@ class Inventory:
         ]
 
 
-def inventory_of(path: str, storage: Storage = LOCAL_STORAGE, *, below: bool = False) -> Inventory:
+def inventory_of(
+    path: str, storage: Storage = LOCAL_STORAGE, *, levels: int | None = 0, with_data: bool = False
+) -> Inventory:
     """The checkpoints at a path: all of a directory of checkpoints, listed or not; or the one that it means.
 
     Args:
         path: A directory, or what names one checkpoint.
         storage: Where it is.
-        below: Whether to look into the directories in it, too, but not into those that these hold.
+        levels: Into how many levels of directories below it to look, too; None for all.
+        with_data: Whether to list data without an index, too, as long as no program saves it.
 
     Raises:
         CheckpointNotFoundError: There is none.
@@ -134,10 +141,10 @@ def inventory_of(path: str, storage: Storage = LOCAL_STORAGE, *, below: bool = F
     """
     if _means_one(storage, path):
         return Inventory([_alone(storage, path)])
-    inventory = _inside(storage, path, below=below)
+    inventory = _inside(storage, path, levels, set(), with_data=with_data)
     if not inventory.places:
         error = inventory.problems[0] if inventory.problems else no_checkpoint_error(storage, path)
-        if below and inventory.not_searched and not inventory.problems:
+        if levels and inventory.not_searched and not inventory.problems:
             error.remedy = (
                 f"name one of the directories in it, which were not looked into: {_listed(inventory.not_searched)}"
             )
@@ -146,8 +153,15 @@ def inventory_of(path: str, storage: Storage = LOCAL_STORAGE, *, below: bool = F
     return inventory
 
 
-def _inside(storage: Storage, directory: str, *, below: bool) -> Inventory:
-    """The checkpoints in a directory, in no order, which may be none. Arguments and errors are those of `inventory_of`."""
+def _inside(
+    storage: Storage, directory: str, levels: int | None, seen: set[tuple[int, str]], *, with_data: bool
+) -> Inventory:
+    """The checkpoints in a directory, in no order, which may be none. Other arguments and errors are those of `inventory_of`.
+
+    Args:
+        seen: The directories that have been looked into, to which this one is added.
+    """
+    seen.add(place_of(storage, directory))
     problems = []
     try:
         state = known_checkpoints(storage, directory)
@@ -170,16 +184,31 @@ def _inside(storage: Storage, directory: str, *, below: bool) -> Inventory:
     latest = None if state is None else state.model_checkpoint_path
     checkpoints = {
         path: FoundCheckpoint(
-            path, _number(path), path == latest, path in pinned, path in listed, path in left_out, listed.get(path)
+            path,
+            _number(path),
+            path == latest,
+            path in pinned,
+            path in listed,
+            path in left_out,
+            saved=listed.get(path),
         )
         for path in paths
     }
-    if not below:
+    if with_data:
+        checkpoints |= {
+            path: FoundCheckpoint(path, _number(path), is_data=True)
+            for path in data_without_index(storage, directory)
+            if path not in paths
+        }
+    if levels == 0:
         return Inventory([*checkpoints.values()], problems, directories)
     not_searched = []
     for subdirectory in directories:
         try:
-            inside = _inside(storage, subdirectory, below=False)
+            if place_of(storage, subdirectory) in seen:
+                continue  # a link
+            further = None if levels is None else levels - 1
+            inside = _inside(storage, subdirectory, further, seen, with_data=with_data)
         except StorageError:  # this user may not read it
             not_searched.append(subdirectory)
             continue
@@ -190,6 +219,12 @@ def _inside(storage: Storage, directory: str, *, below: bool) -> Inventory:
         problems += inside.problems
         not_searched += inside.not_searched
     return Inventory([*checkpoints.values()], problems, not_searched)
+
+
+def of_other_libraries(directory: str, storage: Storage = LOCAL_STORAGE) -> list[str]:
+    """The files and directories of other libraries that a listing of a directory has."""
+    paths, _ = _others(storage, directory)
+    return [path for path in paths if not storage.is_file(index_path(path))]
 
 
 def not_searched_note(inventory: Inventory) -> str:
@@ -207,8 +242,11 @@ def _listed(directories: Sequence[str]) -> str:
     return ", ".join(map(shown, map(os.path.normpath, first[:_MOST_LISTED])))
 
 
-def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointFacts:
+def facts_of(checkpoint: FoundCheckpoint, storage: Storage = LOCAL_STORAGE) -> CheckpointFacts:
     """What can be known of a checkpoint without reading its data: its index, and the sizes of its files."""
+    path = checkpoint.path
+    if checkpoint.is_data:
+        return _facts_of_data(path, storage)
     state: State
     problem: MilepostError
     try:
@@ -233,6 +271,20 @@ def facts_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointFacts:
     return CheckpointFacts("missing" if is_missing else state, size, modified, problem=problem)
 
 
+def _facts_of_data(path: str, storage: Storage) -> CheckpointFacts:
+    """What can be known of data without an index."""
+    size, modified = _stat(_files_of(storage, path))
+    if _is_deletion_begun(path, storage):
+        return CheckpointFacts("deleted", size, modified, problem=deletion_of(path, storage))
+    directory = os.path.dirname(path) or os.curdir
+    problem = CheckpointNotFoundError(
+        "there is data without an index: a deletion or a copy was cut short, or a copy is not finished",
+        file=path,
+        remedy=f"'milepost repair {shlex.quote(directory)} --remove-data' removes such data, and 'milepost rm' that of one prefix",
+    )
+    return CheckpointFacts("no index", size, modified, problem=problem)
+
+
 def size_of(path: str, storage: Storage = LOCAL_STORAGE) -> int:
     """The bytes of all files of a checkpoint, damaged or not."""
     return _stat(_files_of(storage, path))[0]
@@ -242,13 +294,9 @@ def deletion_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointNotFou
     """The problem of a checkpoint that was listed, and whose index is not there because a program deletes or has deleted it. Otherwise None."""
     if storage.is_file(index_path(path)):
         return None
-    directory, name = os.path.split(path)
     try:
-        is_begun = any(
-            os.path.basename(note.final) == name
-            for note in temporaries(storage, directory or os.curdir, of_removals=True)
-        )
-        state = known_checkpoints(storage, directory)
+        is_begun = _is_deletion_begun(path, storage)
+        state = known_checkpoints(storage, os.path.dirname(path))
     except MilepostError:
         return None
     if not is_begun and (state is None or path in state.newest_first()):
@@ -262,6 +310,13 @@ def deletion_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointNotFou
         if is_begun
         else None,
     )
+
+
+def _is_deletion_begun(path: str, storage: Storage) -> bool:
+    """Whether a note says that a program removes a checkpoint, or was killed while it did."""
+    directory, name = os.path.split(path)
+    notes = temporaries(storage, directory or os.curdir, of_removals=True)
+    return any(os.path.basename(note.final) == name for note in notes)
 
 
 def age_of(place: FoundCheckpoint, facts: CheckpointFacts) -> float | None:

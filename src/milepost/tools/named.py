@@ -59,7 +59,7 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
 def _holds_any(path: str, storage: Storage) -> bool:
     """Whether `milepost ls` lists anything in a directory."""
     try:
-        return bool(inventory_of(path, storage, below=True).places)
+        return bool(inventory_of(path, storage, levels=1).places)
     except MilepostError:
         return False
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from milepost.bundle import index_path
 from milepost.errors import CheckpointNotFoundError, MilepostError, StorageError, UnsupportedError
@@ -64,7 +65,7 @@ def planned(
     if inventory.problems:
         raise inventory.problems[0]
     checkpoints = _of_series(directory, name, inventory.places)
-    checkpoints_with_facts = [(checkpoint, facts_of(checkpoint.path)) for checkpoint in checkpoints]
+    checkpoints_with_facts = [(checkpoint, facts_of(checkpoint)) for checkpoint in checkpoints]
     for _, facts in checkpoints_with_facts:
         if isinstance(facts.problem, StorageError):  # it may be whole, and the newest
             raise facts.problem
@@ -76,8 +77,11 @@ def planned(
         next(good_checkpoints(LOCAL_STORAGE, paths, "checksums", bad.__setitem__), None)
         for paths in (newest_first, finite_first)
     )
-    managed = [_managed(checkpoint, facts) for checkpoint, facts in whole if checkpoint.path not in bad]
-    for rule in _meant(best, managed, directory):
+    managed = [managed_of(checkpoint, facts) for checkpoint, facts in whole if checkpoint.path not in bad]
+    names = [metric for each in managed for metric in each.metrics or ()]
+    for rule in (meant(each, names) for each in best):
+        if isinstance(rule.by, str):
+            check_known(rule.by, managed, directory)
         policy = rule if policy is None else policy | rule
     plan = RetentionPolicy(keep, keep=policy).plan(managed, 0.0) if managed else RetentionPlan(())
     kept = {each.path: each.reasons for each in plan if each.kept or each.path == newest}
@@ -90,23 +94,30 @@ def planned(
     )
 
 
-def _meant(best: Sequence[Best], managed: Sequence[ManagedCheckpoint], directory: str) -> Iterator[Best]:
-    """The rules with the names of metrics that the user means. Errors are those of `planned`."""
-    names = [name for each in managed for name in each.metrics or ()]
-    for rule in best:
-        if not isinstance(rule.by, str):
-            yield rule
-            continue
-        by = typed(rule.by, names)
-        check_known(by, managed, directory)
-        yield replace(rule, by=by)
+def meant(rule: Best, names: Sequence[str]) -> Best:
+    """A rule with the name of the metric that the user means, who may have typed it as it was printed.
+
+    Args:
+        rule: The rule.
+        names: The metrics of all checkpoints.
+    """
+    return replace(rule, by=typed(rule.by, names)) if isinstance(rule.by, str) else rule
 
 
-def _managed(checkpoint: FoundCheckpoint, facts: CheckpointFacts) -> ManagedCheckpoint:
+def managed_of(checkpoint: FoundCheckpoint, facts: CheckpointFacts) -> ManagedCheckpoint:
+    """A checkpoint as the rules of managers take it."""
     saved = facts.modified if checkpoint.saved is None else checkpoint.saved
     return ManagedCheckpoint(
-        checkpoint.path, saved or 0.0, facts.metrics or None, checkpoint.is_pinned, bool(facts.nonfinite)
+        checkpoint.path, saved or 0.0, _flat(facts.metrics) or None, checkpoint.is_pinned, bool(facts.nonfinite)
     )
+
+
+def _flat(metrics: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Metrics under the names that commands print: those in dicts are joined by a slash."""
+    flat: dict[str, Any] = {}
+    for name, value in metrics.items():
+        flat |= _flat(value, f"{above}{name}/") if isinstance(value, dict) else {above + name: value}
+    return flat
 
 
 def _only_directories(directory: str, paths: Sequence[str]) -> CheckpointNotFoundError:

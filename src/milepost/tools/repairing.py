@@ -5,7 +5,7 @@ The steps, each of which the library takes itself when it saves:
 1. A state file that is malformed or missing is made anew: of all numbered checkpoints that are whole.
 2. Checkpoints that killed processes had saved but not listed are listed.
 3. Removals that killed processes had begun are completed.
-4. Leftovers of killed saves are removed.
+4. Leftovers of killed saves are removed. If it is asked for, so is data without an index, whatever has left it.
 5. Checkpoints that are damaged or missing are taken off the list. The files of damaged ones stay.
 """
 
@@ -16,11 +16,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from milepost.bundle import find_prefixes, index_path
-from milepost.errors import CheckpointNotFoundError, MilepostError, StateFileError, UnsupportedError
+from milepost.bundle import find_prefixes, index_path, parse_data_path
+from milepost.bundle.format.names import INDEX_SUFFIX
+from milepost.errors import CheckpointNotFoundError, MilepostError, StateFileError, StorageError, UnsupportedError
 from milepost.foreign import is_item_of_orbax
 from milepost.series.directory import Verification, good_checkpoints
-from milepost.series.leftovers import sweep_leftovers, sweep_state_files
+from milepost.series.leftovers import claim_data, data_without_index, sweep_leftovers, sweep_state_files
+from milepost.series.notes import temporaries
 from milepost.series.removal import finish_removals
 from milepost.series.saved_model import is_saved_model
 from milepost.series.series import known_checkpoints, list_announced, no_checkpoint_error, split_number
@@ -28,6 +30,7 @@ from milepost.series.state_file import STATE_FILE, CheckpointState, read_state_f
 from milepost.storage import Storage
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.dry_run import DryRunStorage
+from milepost.tools.inventory import size_of
 
 
 @dataclass(slots=True)
@@ -40,6 +43,7 @@ class Repairs:
         unlisted: The checkpoints that leave the list, with what is wrong with each.
         bad: Other checkpoints that are damaged, with what is wrong with each. They are listed only if no checkpoint is whole.
         latest: The latest checkpoint afterwards.
+        data: The prefixes of data without an index that stays, with its bytes.
     """
 
     removed: list[str] = field(default_factory=list)
@@ -47,6 +51,7 @@ class Repairs:
     unlisted: dict[str, MilepostError] = field(default_factory=dict)
     bad: dict[str, MilepostError] = field(default_factory=dict)
     latest: str | None = None
+    data: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_needed(self) -> bool:
@@ -60,14 +65,16 @@ class Repair:
     Args:
         directory: The directory.
         verify: How a checkpoint is verified before the state file may name it.
+        remove_data: Whether to remove data without an index that no save claims, too.
 
     Raises:
         CheckpointNotFoundError: There is no such directory.
         UnsupportedError: It is a directory of Orbax.
     """
 
-    def __init__(self, directory: str, verify: Verification) -> None:
+    def __init__(self, directory: str, verify: Verification, *, remove_data: bool = False) -> None:
         self._directory = directory
+        self._remove_data = remove_data
         self._verify: Verification = verify
         self._problems: dict[str, MilepostError | None] = {}
         if not LOCAL_STORAGE.is_directory(directory):
@@ -95,6 +102,7 @@ class Repair:
             )
         state_path = os.path.join(self._directory, STATE_FILE)
         repairs.removed = sorted(storage.removed - {state_path})
+        repairs.data = {prefix: size_of(prefix) for prefix in data_without_index(storage, self._directory)}
         return repairs
 
     def carry_out(self) -> None:
@@ -118,6 +126,9 @@ class Repair:
                 self._make(storage, no_checkpoint_error(storage, directory))
         list_announced(storage, directory)
         finish_removals(storage, directory)
+        if self._remove_data:
+            for prefix in data_without_index(storage, directory):
+                claim_data(storage, prefix)
         sweep_leftovers(storage, directory)
         sweep_state_files(storage, self._state_path)
         self._unlist(storage, repairs)
@@ -194,3 +205,43 @@ class Repair:
             list(good_checkpoints(LOCAL_STORAGE, [prefix], self._verify, skip))
             self._problems[prefix] = skipped.get(prefix)
         return self._problems[prefix]
+
+
+def repairable_below(directory: str, *, levels: int | None = None) -> list[str]:
+    """The directories below one that hold checkpoints of milepost or TensorFlow, or what is left of them. Links are not followed.
+
+    Args:
+        directory: The directory.
+        levels: How many levels to look at; None for all.
+    """
+    inside = [os.path.join(directory, name) for name in _readable_names(directory)]
+    below = [path for path in inside if os.path.isdir(path) and not os.path.islink(path)] if levels != 0 else []
+    further = None if levels is None else levels - 1
+    repairable = []
+    for path in below:
+        repairable += [path] if _is_repairable(path) else []
+        repairable += repairable_below(path, levels=further)
+    return repairable
+
+
+def _readable_names(directory: str) -> list[str]:
+    try:
+        return LOCAL_STORAGE.list(directory)
+    except StorageError:  # this user may not read it
+        return []
+
+
+def _is_repairable(directory: str) -> bool:
+    if is_item_of_orbax(LOCAL_STORAGE, directory) or is_saved_model(LOCAL_STORAGE, os.path.dirname(directory)):
+        return False
+    names = _readable_names(directory)
+    endings = (INDEX_SUFFIX, ".tmp")
+    if not any(name == STATE_FILE or name.endswith(endings) or parse_data_path(name) for name in names):
+        return False
+    return bool(
+        STATE_FILE in names
+        or find_prefixes(LOCAL_STORAGE, directory)
+        or temporaries(LOCAL_STORAGE, directory)
+        or temporaries(LOCAL_STORAGE, directory, of_removals=True)
+        or data_without_index(LOCAL_STORAGE, directory)
+    )

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
+from milepost.conversion.output_file import is_written_to
 from milepost.engine.progress import reported
 from milepost.errors import printable
-from milepost.tools import amounts
 from milepost.tools.fitting import Column, filled, fitted
 from milepost.tools.remedies import in_options
 
@@ -69,23 +69,6 @@ def all_named(names: Iterable[str]) -> list[str]:
     return all_names if all(all_names) and "".join(all_names).isprintable() else [*map(named, all_names)]
 
 
-def metrics_text(metrics: Any, prefix: str = "") -> str:
-    """The metrics that were saved with a checkpoint, on one line.
-
-    Example:
-        >>> metrics_text({"loss": 0.25, "of": {"classes": 10}})
-        'loss=0.25 of/classes=10'
-    """
-    parts = []
-    for name, value in metrics.items():
-        if isinstance(value, dict):
-            parts.append(metrics_text(value, f"{prefix}{shown(name)}/"))
-        else:
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            parts.append(f"{prefix}{shown(name)}={amounts.number(value) if is_number else shown(value)}")
-    return " ".join(parts)
-
-
 def line(text: str = "") -> None:
     """Prints a line. On a terminal that is too narrow for it, it is divided at spaces."""
     print(filled(text, terminal_width()) if is_terminal() else text)
@@ -94,6 +77,11 @@ def line(text: str = "") -> None:
 def note(text: str) -> None:
     """Prints a line that is no part of the result, so that a program that reads the output does not see it."""
     print(filled(text, terminal_width()) if is_terminal(sys.stderr) else text, file=sys.stderr)
+
+
+def line_about_file(path: str, text: str) -> None:
+    """Says what was written to a file: on the output, unless the file is a device or a pipe, which may be the output."""
+    (note if is_written_to(path) else line)(f"{shown(path)}: {text}")
 
 
 def warning(text: str) -> None:

@@ -19,7 +19,7 @@ from milepost.tensor import DType
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_output, check_output
 from milepost.tools.named import open_named
-from milepost.tools.terminal import note, progress, shown
+from milepost.tools.terminal import line_about_file, note, progress
 from milepost.tools.values.element_types import Converter
 from milepost.tools.values.statistics import is_numeric
 from milepost.tools.values.tensors import one_selected
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
                 with replaced(options.output) as file:
                     _write(file, wanted, spec.shape, chunks)
                 size = "" if is_written_to(options.output) else f", {amounts.size(os.path.getsize(options.output))}"
-                note(f"{shown(options.output)}: {wanted.name}{list(spec.shape)}{size}")
+                line_about_file(options.output, f"{wanted.name}{list(spec.shape)}{size}")
         if converter.rounded:
             note(f"rounded: {amounts.plural(converter.rounded, 'element')}")
     return SUCCESS

@@ -17,7 +17,6 @@ from milepost.checkpoint.reader import resolve
 from milepost.conversion.conversion import Conversion, Wanted, converted
 from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, TENSORFLOW_1, WRITERS, format_of
 from milepost.conversion.keras_names import keras_names
-from milepost.conversion.output_file import is_written_to
 from milepost.engine.progress import reporting
 from milepost.errors import UnsupportedError
 from milepost.foreign import called
@@ -38,7 +37,7 @@ from milepost.tools.live_object import checkpoint_named
 from milepost.tools.named import open_named
 from milepost.tools.names import translation_of
 from milepost.tools.remedies import for_command, in_options
-from milepost.tools.terminal import is_drawn, line, named, note, print_json, shown, warning
+from milepost.tools.terminal import is_drawn, line_about_file, named, note, print_json, shown, warning
 
 _UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30}
 _MOST_LISTED: Final = 20
@@ -206,10 +205,9 @@ def _say(done: Conversion, why: str, unused: Sequence[str], *, as_json: bool, wi
             }
         )
         return
-    say = note if is_written_to(done.files[0]) else line
-    say(
-        f"{shown(_opened_by(done))}: {amounts.plural(len(done.tensors), 'tensor')}, {amounts.size(size)} in "
-        f"{amounts.plural(len(done.files), 'file')}"
+    line_about_file(
+        _opened_by(done),
+        f"{amounts.plural(len(done.tensors), 'tensor')}, {amounts.size(size)} in {amounts.plural(len(done.files), 'file')}",
     )
     if done.not_carried_over:
         note(f"not carried over: {', '.join(map(shown, done.not_carried_over))}")

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from milepost.conversion.output_file import is_written_to, write_text
+from milepost.conversion.output_file import write_text
 from milepost.tools.arguments import (
     FILES,
     SUCCESS,
@@ -22,7 +22,7 @@ from milepost.tools.drawing.graph import drawing_of
 from milepost.tools.drawing.picture import MOST_NODES, tree_rows
 from milepost.tools.fitting import NAMES, Column
 from milepost.tools.named import open_named
-from milepost.tools.terminal import is_terminal, line, note, print_json, shown, table
+from milepost.tools.terminal import is_terminal, line_about_file, note, print_json, table
 
 _COLUMNS = (Column("NAME", style=NAMES, folds=True), Column("OBJECT", folds=True))
 
@@ -95,5 +95,5 @@ def run(options: argparse.Namespace) -> int:
         print(text, end="")
         return SUCCESS
     write_text(options.output, text)
-    (note if is_written_to(options.output) else line)(f"{shown(options.output)}: {drawing.counts}")
+    line_about_file(options.output, drawing.counts)
     return SUCCESS

@@ -7,9 +7,9 @@ import os
 from typing import Any
 
 from milepost.errors import StorageError, without_remedy
-from milepost.graph.description import moment
+from milepost.graph.description import metrics_text, moment
 from milepost.tools import amounts
-from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_command, add_json
+from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_command, add_json, add_recursive, best
 from milepost.tools.fitting import Column
 from milepost.tools.inventory import (
     CheckpointFacts,
@@ -20,9 +20,10 @@ from milepost.tools.inventory import (
     inventory_of,
     not_searched_note,
 )
+from milepost.tools.listing_order import SORTED_BY, Row, best_of, in_order
 from milepost.tools.paths import typed_path
 from milepost.tools.remedies import for_command
-from milepost.tools.terminal import metrics_text, note, print_json, shown, table
+from milepost.tools.terminal import note, print_json, shown, table
 
 
 def add(commands: Any) -> None:
@@ -32,7 +33,12 @@ def add(commands: Any) -> None:
         "ls",
         run,
         "list the checkpoints of a directory: steps, sizes, ages, metrics, which are complete, latest and pinned",
-        ["milepost ls ./tf_ckpts", "milepost ls ./tf_ckpts --json | jq '.checkpoints[].step'"],
+        [
+            "milepost ls ./tf_ckpts",
+            "milepost ls ./tf_ckpts --best loss:min --sort loss",
+            "milepost ls ./runs -R --sort size --reverse",
+            "milepost ls ./tf_ckpts --json | jq '.checkpoints[].step'",
+        ],
         {0: "none is known to be damaged or missing", 1: "one is damaged or missing, or the state file is malformed"},
         "No values are read. A checkpoint is 'complete' if its index is undamaged, and each data file is there and as long as the index says; a "
         "file of another library, if its header can be read and the file is as long as that says. Changed bytes of values are not noticed: "
@@ -46,29 +52,50 @@ def add(commands: Any) -> None:
         default=".",
         help="a directory, by default the current one; or one checkpoint, SavedModel or file, of which 'milepost show' lists the tensors",
     )
+    add_recursive(command, "list the checkpoints")
+    command.add_argument(
+        "--sort",
+        metavar="KEY",
+        default="name",
+        help=f"sort by {', '.join(SORTED_BY)}, or by a metric of this name, the smallest first; those without a value come last",
+    )
+    command.add_argument("-r", "--reverse", action="store_true", help="sort the largest first")
+    command.add_argument(
+        "--best",
+        type=best,
+        action="append",
+        default=[],
+        metavar="METRIC:MODE[:N]",
+        help="mark the best N of each series, by default 1, by a metric that was saved with them; MODE is min or max",
+    )
     add_json(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    inventory = inventory_of(options.path, below=True)
-    checkpoints_with_facts = [(checkpoint, facts_of(checkpoint.path)) for checkpoint in inventory.places]
+    inventory = inventory_of(options.path, levels=None if options.recursive else 1, with_data=True)
+    rows = [(checkpoint, facts_of(checkpoint)) for checkpoint in inventory.places]
+    best_marks = best_of(rows, options.best, options.path)
+    checkpoints_with_facts = in_order(rows, options.sort, options.path, backwards=options.reverse)
     is_bad = bool(inventory.problems) or any(
         facts.state in ("damaged", "missing") for _, facts in checkpoints_with_facts
     )
     if options.json:
-        print_json(_json(options.path, inventory, checkpoints_with_facts))
+        print_json(_json(options.path, inventory, checkpoints_with_facts, best_marks))
     else:
-        _print(options.path, inventory, checkpoints_with_facts)
+        _print(options.path, inventory, checkpoints_with_facts, best_marks)
     if is_bad:
         return DIFFERS
     return CANNOT if any(isinstance(facts.problem, StorageError) for _, facts in checkpoints_with_facts) else SUCCESS
 
 
 def _print(
-    path: str, inventory: Inventory, checkpoints_with_facts: list[tuple[FoundCheckpoint, CheckpointFacts]]
+    path: str, inventory: Inventory, checkpoints_with_facts: list[Row], best_marks: dict[str, list[str]]
 ) -> None:
-    rows = [_cells(path, checkpoint, facts) for checkpoint, facts in checkpoints_with_facts]
+    rows = [
+        _cells(path, checkpoint, facts, best_marks.get(checkpoint.path, []))
+        for checkpoint, facts in checkpoints_with_facts
+    ]
     columns = [
         Column("STEP", right=True),
         Column("SIZE", right=True, spare=2),
@@ -92,7 +119,7 @@ def _print(
         note(text)
 
 
-def _print_problems(checkpoints_with_facts: list[tuple[FoundCheckpoint, CheckpointFacts]]) -> None:
+def _print_problems(checkpoints_with_facts: list[Row]) -> None:
     """Says what is wrong with checkpoints. What can be done about several is said once."""
     remedies = set()
     for checkpoint, facts in checkpoints_with_facts:
@@ -104,13 +131,13 @@ def _print_problems(checkpoints_with_facts: list[tuple[FoundCheckpoint, Checkpoi
                 remedies.add(remedy)
 
 
-def _cells(directory: str, checkpoint: FoundCheckpoint, facts: CheckpointFacts) -> list[str]:
+def _cells(directory: str, checkpoint: FoundCheckpoint, facts: CheckpointFacts, best_marks: list[str]) -> list[str]:
     seconds = age_of(checkpoint, facts)
     known = (
         *(("latest", checkpoint.is_latest), ("pinned", checkpoint.is_pinned), ("not listed", checkpoint.is_left_out)),
         ("not finite", bool(facts.nonfinite)),
     )
-    marks = [name for name, is_set in known if is_set]
+    marks = [*(name for name, is_set in known if is_set), *map(shown, best_marks)]
     return [
         "" if checkpoint.step is None else str(checkpoint.step),
         amounts.size(facts.size) if facts.size else "",
@@ -133,7 +160,7 @@ def _name(directory: str, path: str) -> str:
 
 
 def _json(
-    path: str, inventory: Inventory, checkpoints_with_facts: list[tuple[FoundCheckpoint, CheckpointFacts]]
+    path: str, inventory: Inventory, checkpoints_with_facts: list[Row], best_marks: dict[str, list[str]]
 ) -> dict[str, Any]:
     rows = []
     for checkpoint, facts in checkpoints_with_facts:
@@ -151,6 +178,7 @@ def _json(
                 "pinned": checkpoint.is_pinned,
                 "listed": checkpoint.is_listed,
                 "metrics": facts.metrics or None,
+                "best": best_marks.get(checkpoint.path, []),
                 "nonfinite": list(facts.nonfinite),
                 "problem": None if facts.problem is None else str(facts.problem),
             }

@@ -30,7 +30,7 @@ from milepost.tools.arguments import (
 from milepost.tools.live_object import checkpoint_named
 from milepost.tools.names import ROOT, printed, translation_of
 from milepost.tools.remedies import in_options
-from milepost.tools.terminal import line, print_json, shown, warning
+from milepost.tools.terminal import line, note, print_json, shown, warning
 
 _BAD = (
     Outcome.MISSING,
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         if argument:
             line(f"if the program has other names than the file, restore with {shown(argument)}")
             if in_options(argument) != argument:
-                line(f"to see what that would do: {shown(in_options(argument))}")
+                note(f"to see what that would do: {shown(in_options(argument))}")
     return DIFFERS if bad or unused else SUCCESS
 
 

@@ -6,12 +6,12 @@ import argparse
 import os
 from typing import Any
 
-from milepost.errors import MilepostError, without_remedy
-from milepost.retention import Best, EveryHours, EverySteps, Policy, Recent
+from milepost.errors import MilepostError
+from milepost.retention import EveryHours, EverySteps, Policy, Recent
 from milepost.series.removal import remove_for_good
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools import amounts
-from milepost.tools.arguments import SUCCESS, add_command, add_json, hours, positive
+from milepost.tools.arguments import SUCCESS, add_command, add_json, best, hours, positive
 from milepost.tools.fitting import Column
 from milepost.tools.paths import typed_path
 from milepost.tools.pruning import Pruning, planned
@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
     )
     command.add_argument(
         "--best",
-        type=_best,
+        type=best,
         action="append",
         default=[],
         metavar="METRIC:MODE[:N]",
@@ -59,17 +59,6 @@ def add(commands: Any) -> None:
         "-n", "--dry-run", action="store_true", help="only say what would be deleted, also with --delete"
     )
     add_json(command)
-
-
-def _best(text: str) -> Best:
-    parts = text.split(":")
-    count = parts.pop() if len(parts) > 2 and parts[-1].isdecimal() else "1"
-    name, mode = ":".join(parts[:-1]), parts[-1]
-    if mode not in ("min", "max") or not name or not int(count):
-        raise argparse.ArgumentTypeError(
-            f"expected METRIC:min or METRIC:max, perhaps with :N, such as loss:min:2; found {text!r}"
-        )
-    return Best(int(count), by=name, mode="min" if mode == "min" else "max")
 
 
 def _policy(options: argparse.Namespace) -> Policy | None:
@@ -128,12 +117,13 @@ def run(options: argparse.Namespace) -> int:
     word = "delete" if is_dry else "deleted"
     rows = [[word, shown(os.path.basename(path)), shown("; ".join(why))] for path, why in pruning.deleted.items()]
     rows += [["keep", shown(os.path.basename(path)), shown("; ".join(why))] for path, why in pruning.kept.items()]
+    rows += [
+        ["keep", shown(os.path.basename(path)), f"not whole: {shown(why.problem)}"] for path, why in pruning.bad.items()
+    ]
     if rows:
         table([Column(""), Column("NAME", style="cyan", folds=True), Column("WHY", folds=True)], rows)
-    for path, error in pruning.bad.items():
-        note(f"not whole, and left as it is: {shown(path)}: {without_remedy(error)}")
     if not pruning.deleted:
-        line("nothing to delete" if rows else "nothing to delete: no checkpoint here is whole")
+        line("nothing to delete" if pruning.kept else "nothing to delete: no checkpoint here is whole")
         return SUCCESS
     size = amounts.size(freed)
     counted = amounts.plural(len(pruning.deleted), "checkpoint")

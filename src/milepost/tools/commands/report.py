@@ -31,7 +31,7 @@ from milepost.tools.report.outline import outline_of
 from milepost.tools.report.page import page_of
 from milepost.tools.report.subject import Subject
 from milepost.tools.report.survey import measure, pairs_of, sizes_read, subjects_of
-from milepost.tools.terminal import note, print_json, progress, shown
+from milepost.tools.terminal import line_about_file, note, print_json, progress, shown
 from milepost.tools.values.statistics import is_numeric
 from milepost.tools.values.tensors import Row, Tensors
 
@@ -210,7 +210,7 @@ def _write(
         sys.stdout.buffer.write(page.encode())
         return
     write_text(options.output, page)
-    note(f"{shown(options.output)}: {counted}{more}; {amounts.size(len(page))}")
+    line_about_file(options.output, f"{counted}{more}; {amounts.size(len(page))}")
 
 
 def _json(

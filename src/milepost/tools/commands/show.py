@@ -13,6 +13,7 @@ from milepost.bundle.memory import Array
 from milepost.conversion.chunks import chunks_of
 from milepost.engine.left_out import LeftOut
 from milepost.errors import MilepostError
+from milepost.graph.description import metrics_text
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.series.metadata import read_metadata
 from milepost.tools import amounts
@@ -26,7 +27,6 @@ from milepost.tools.terminal import (
     is_drawn,
     is_terminal,
     line,
-    metrics_text,
     named,
     note,
     print_json,

@@ -13,7 +13,7 @@ from milepost.restoring.load import open_any
 from milepost.series.saved_model import is_of_saved_model
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools import amounts
-from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json
+from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json, add_recursive
 from milepost.tools.inventory import deletion_of, inventory_of, not_searched_note, size_of
 from milepost.tools.remedies import for_command
 from milepost.tools.terminal import is_drawn, line, note, print_json, progress, shown
@@ -41,6 +41,7 @@ def add(commands: Any) -> None:
         "a checkpoint, a SavedModel, a file or directory of another library, or a directory, in which every checkpoint is verified, whether "
         "or not its state file lists it",
     )
+    add_recursive(command, "verify the checkpoints")
     add_json(command)
 
 
@@ -95,7 +96,7 @@ class _Result:
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    inventory = inventory_of(options.path, below=True)
+    inventory = inventory_of(options.path, levels=None if options.recursive else 1)
     results = []
     for problem in inventory.problems:
         note(f"error: {for_command(problem, 'verify')}")

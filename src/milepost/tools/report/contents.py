@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.graph.description import shortened
+from milepost.graph.description import metrics_text, shortened
 from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import Outline
 from milepost.tools.report.subject import Subject
-from milepost.tools.terminal import metrics_text, shown
+from milepost.tools.terminal import shown
 from milepost.tools.values.comparison import KINDS, Kind
 from milepost.tools.values.histogram import Bins
 from milepost.tools.values.statistics import Statistics, TensorDifference

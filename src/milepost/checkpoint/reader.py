@@ -25,6 +25,7 @@ from milepost.errors import (
 from milepost.foreign import called
 from milepost.graph.adapter import Array
 from milepost.graph.description import MOST_ROWS, counted, html_table, of_file
+from milepost.graph.keys import short_name
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.restoring.load import nones_of, open_any
 from milepost.series.directory import Verification, latest_in
@@ -125,14 +126,15 @@ class CheckpointReader:
         return of_file(self, bundle.prefix, *facts)
 
     def _repr_html_(self) -> str:
-        """A table of the first keys, which a notebook shows."""
+        """A table of the first tensors by their short names, which a notebook shows."""
         bundle: BundleReader | None = None if self.__dict__.get("_is_closed", True) else self._opened
         try:
             keys = [] if bundle is None else sorted(bundle.keys())
             rows = [] if bundle is None else _specs_to_show(bundle, keys[:MOST_ROWS])
         except Exception:  # as in `__repr__`
             keys, rows = [], []
-        return html_table(repr(self), ["key", "type and shape"], rows, len(keys))
+        named = ([short_name(key) or key, spec] for key, spec in rows)
+        return html_table(repr(self), ["name", "type and shape"], named, len(keys))
 
     @property
     def prefix(self) -> str:

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from milepost.bundle import BundleReader
 from milepost.errors import KeyNotFoundError, UnsupportedError
-from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE, escape, tensor_key, unescape
+from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE, escape, short_name, tensor_key, unescape
 
 _MOST_LISTED: Final = 5
 _SLASH: Final = escape("/")
-_END: Final = ATTRIBUTES + VARIABLE_VALUE
 
 
 def key_of(bundle: BundleReader, name: str) -> str:
@@ -64,16 +63,6 @@ def check_key(key: Any) -> None:
             found=f"{key!r:.80} of type {type(key).__name__}",
             remedy="pass a key that list_variables() or keys() gives",
         )
-
-
-def short_name(key: str) -> str:
-    """The name of a tensor as users write it.
-
-    Example:
-        >>> short_name("net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"), short_name("global_step")
-        ('net/l1/kernel', 'global_step')
-    """
-    return key.removesuffix(_END)
 
 
 def name_of(key: str) -> str:

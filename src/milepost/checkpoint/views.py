@@ -13,6 +13,7 @@ from milepost.errors import UnrestoredWarning, UnsupportedError, UntrackableErro
 from milepost.graph.adapter import adapter_during, adapter_of
 from milepost.graph.contract.operation import Operation
 from milepost.graph.description import MOST_ROWS, counted, html_table, kind_of, of_file
+from milepost.graph.keys import short_name
 from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.graph.traversal import live_children, reachable
 from milepost.graph.trees.places import Place
@@ -126,11 +127,11 @@ class CheckpointView:
             [
                 str(number),
                 ", ".join(f"{edge.name}: {edge.node}" for edge in islice(node.children, MOST_ROWS)),
-                ", ".join(each.key for each in islice(node.values, MOST_ROWS)),
+                ", ".join(short_name(each.key) or each.key for each in islice(node.values, MOST_ROWS)),
             ]
             for number, node in enumerate(nodes)
         )
-        return html_table(repr(self), ["object", "children", "keys of its values"], rows, len(nodes))
+        return html_table(repr(self), ["object", "children", "its values"], rows, len(nodes))
 
     @property
     def graph(self) -> ObjectGraph:

@@ -10,6 +10,7 @@ from typing import Final
 
 from milepost.errors import printable
 from milepost.graph.description import html_table, of_file
+from milepost.graph.keys import short_name
 
 
 class Outcome(StrEnum):
@@ -164,8 +165,10 @@ class Report:
     def _repr_html_(self) -> str:
         """A table of the entries, matched ones last, which a notebook shows."""
         entries = sorted(self.entries, key=lambda entry: entry.outcome is Outcome.MATCHED)
-        rows = ([each.outcome.value, each.key, each.saved, each.live, each.note] for each in entries)
-        return html_table(repr(self), ["outcome", "key", "saved", "live", "note"], rows, len(entries))
+        rows = (
+            [each.outcome.value, short_name(each.key) or each.key, each.saved, each.live, each.note] for each in entries
+        )
+        return html_table(repr(self), ["outcome", "name", "saved", "live", "note"], rows, len(entries))
 
     def __str__(self) -> str:
         lines = [

@@ -149,6 +149,16 @@ def tensor_key(path: str, local_name: str) -> str:
     return f"{path}{ATTRIBUTES}{escape(local_name)}"
 
 
+def short_name(key: str) -> str:
+    """The name of a tensor as users write it.
+
+    Example:
+        >>> short_name("net/l1/kernel/.ATTRIBUTES/VARIABLE_VALUE"), short_name("global_step")
+        ('net/l1/kernel', 'global_step')
+    """
+    return key.removesuffix(ATTRIBUTES + VARIABLE_VALUE)
+
+
 def slot_path(variable_path: str, optimizer_path: str, slot_name: str) -> str:
     """The path of a slot variable.
 

@@ -256,11 +256,14 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         return of_file(self, self._state.directory, *facts)
 
     def _repr_html_(self) -> str:
-        """A table of the checkpoints, the newest first, which a notebook shows."""
+        """A table of the checkpoints with their metrics, the newest first, which a notebook shows."""
         state: ManagedSeries | None = self.__dict__.get("_state")
         managed = [] if state is None else list(reversed(state.listing.present))
-        rows = ([os.path.basename(each.prefix), moment(each.timestamp)] for each in managed)
-        return html_table(repr(self), ["checkpoint", "saved"], rows, len(managed))
+        rows = (
+            [os.path.basename(each.prefix), moment(each.timestamp), "" if state is None else state.metrics_text(each)]
+            for each in managed
+        )
+        return html_table(repr(self), ["checkpoint", "saved", "metrics"], rows, len(managed))
 
     @property
     def checkpoint(self) -> CheckpointT:

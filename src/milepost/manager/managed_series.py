@@ -10,9 +10,9 @@ from typing import Any, Final
 from milepost.bundle.format.names import find_prefixes, index_path
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions, resolved, storage_of
-from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedError
+from milepost.errors import CheckpointNotFoundError, MilepostError, StorageError, UnsupportedError
 from milepost.forks import ForkableLock
-from milepost.graph.description import counted
+from milepost.graph.description import counted, metrics_text
 from milepost.manager.agreement import Agreed
 from milepost.manager.committed import OnCommitted
 from milepost.manager.finite_policy import KeepLastFinite
@@ -138,6 +138,13 @@ class ManagedSeries:
             if self.storage.is_file(index_path(prefix)):
                 raise  # a data file is missing
             raise self.no_such(prefix) from error
+
+    def metrics_text(self, checkpoint: ManagedCheckpoint) -> str:
+        """The metrics of a checkpoint on one line; empty if there are none, or if they cannot be read."""
+        try:
+            return metrics_text(self.metadata.metrics_of(checkpoint.prefix) or {})
+        except MilepostError:
+            return ""
 
     def facts(self, *, metrics: bool) -> tuple[ManagedCheckpoint, ...]:
         """The managed checkpoints, with the facts that policies decide by.

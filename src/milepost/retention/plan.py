@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from milepost.graph.description import html_table, kind_of
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -55,3 +57,12 @@ class RetentionPlan:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.verdicts))
+
+    def _repr_html_(self) -> str:
+        """A table of the verdicts, which a notebook shows."""
+        rows = (
+            [os.path.basename(each.path), "keep" if each.kept else "delete", "; ".join(each.reasons)]
+            for each in self.verdicts
+        )
+        counts = f"{len(self.kept):,} to keep, {len(self.deleted):,} to delete"
+        return html_table(f"<{kind_of(self)}: {counts}>", ["checkpoint", "", "why"], rows, len(self))

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from milepost.bundle import BundleReader
-from milepost.checkpoint.short_names import short_name
 from milepost.collector import collection_paused
 from milepost.engine.left_out import LeftOut
 from milepost.errors import MilepostError
 from milepost.foreign import called
+from milepost.graph.keys import short_name
 from milepost.series.metadata import read_metadata
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_rename

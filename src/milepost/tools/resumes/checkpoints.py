@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from milepost.bundle import BundleReader
-from milepost.checkpoint.short_names import short_name
+from milepost.graph.keys import short_name
 from milepost.tensor import TensorSpec
 from milepost.tools import amounts
 from milepost.tools.named import open_named

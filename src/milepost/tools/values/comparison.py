@@ -13,13 +13,12 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from milepost.bundle import BundleReader
-from milepost.checkpoint.short_names import short_name
 from milepost.coding.varints import Column
 from milepost.conversion.chunks import chunks_of, together
 from milepost.conversion.names import NewNames
 from milepost.engine.translation import AS_SAVED, Translation
 from milepost.errors import MilepostError, UnsupportedError
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, unescape
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, short_name, unescape
 from milepost.graph.plain.values import SHOWN_NONE
 from milepost.restoring.load import read_object_graph
 from milepost.tools.values.blocks import BlockMemory, blocks_of

@@ -23,6 +23,7 @@ COMMANDS = [
     "cat",
     "diff",
     "digest",
+    "files",
     "match",
     "status",
     "verify",

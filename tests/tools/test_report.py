@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as arrays
 import milepost
 from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.bundle.counting import counted_by
+from milepost.graph.keys import is_value
 from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
 from milepost.tensor import DType
 from milepost.tools.cli import main
@@ -29,7 +30,7 @@ from milepost.tools.report.contents import DETAILS, all_rounded, rounded
 from milepost.tools.report.outline import outline_of
 from milepost.tools.report.page import page_of
 from milepost.tools.values.histogram import Histogram
-from milepost.tools.values.tensors import Row, is_of_program, rows_of
+from milepost.tools.values.tensors import Row, rows_of
 from tests.counting import lines_run
 from tests.tools.commands import damage, json_of, most_memory, net, output_of, series
 
@@ -290,7 +291,7 @@ class TestSeveral:
         with counted_by(counted.append):
             page(tmp_path, *paths)
         with open_named(paths[0]) as reader:
-            values = sum(row.size for row in rows_of(reader) if is_of_program(row.key))
+            values = sum(row.size for row in rows_of(reader) if is_value(row.key))
         assert 4 * values <= sum(counted) < 5 * values, "the object graphs are read, too"
 
     def test_a_damaged_one_spoils_no_other(self, tmp_path):

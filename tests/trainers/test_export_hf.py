@@ -155,6 +155,18 @@ def test_what_belongs_to_it(tmp_path):
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "served").vocab == {"a": 0, "b": 1, "?": 2}
 
 
+def test_a_tokenizer_that_was_saved_with_the_checkpoint_belongs_to_it(tmp_path):
+    model = trained("untied")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(tmp_path / "made")
+    manager = milepost.CheckpointManager(milepost.Checkpoint(model=model), tmp_path / "run", 1)
+    path = manager.save(1, files={"tokenizer": tmp_path / "made", "notes": b"not served"})
+    files = milepost.export_hf(path, tmp_path / "served", model=model)
+    assert "tokenizer.json" in files
+    assert "notes" not in files
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "served").vocab == {"a": 0, "b": 1, "?": 2}
+
+
 class TestErrors:
     def test_values_that_the_checkpoint_lacks(self, tmp_path):
         path = milepost.Checkpoint(model=trained("untied").model).write(tmp_path / "ckpt")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Self
 
 from milepost.bundle import BundleReader
+from milepost.checkpoint.output_files import write_files
 from milepost.checkpoint.saved_tensor import SavedTensor
 from milepost.checkpoint.short_names import check_key, key_of
 from milepost.collector import collection_paused
@@ -29,6 +30,7 @@ from milepost.graph.keys import short_name
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.restoring.load import nones_of, open_any
 from milepost.series.directory import Verification, latest_in
+from milepost.series.files import read_files
 from milepost.series.metadata import Metadata, read_metadata
 from milepost.series.saved_model import checkpoint_of
 from milepost.series.series import no_checkpoint_error
@@ -203,6 +205,34 @@ class CheckpointReader:
             CorruptCheckpointError: The metadata is damaged.
         """
         return self._saved_with().metadata
+
+    def files(self, to: PathLike | None = None) -> dict[str, bytes]:
+        """The files that a manager has saved with the checkpoint.
+
+        Args:
+            to: A directory of this machine, in which the files are written, too. An equal file stays, and another one is not replaced.
+
+        Returns:
+            The bytes of each file, by its name.
+
+        Raises:
+            CorruptCheckpointError: They are damaged.
+            CheckpointExistsError: ``to`` has another file or a symbolic link under the name of one of them. Nothing was written.
+            StorageError: A file cannot be written.
+
+        Example:
+            >>> import milepost, os, tempfile
+            >>> checkpoint = milepost.Checkpoint(v=milepost.Variable(1.0))
+            >>> manager = milepost.CheckpointManager(checkpoint, tempfile.mkdtemp(), max_to_keep=3)
+            >>> reader = CheckpointReader(manager.save(files={"vocab.txt": b"a b c"}))
+            >>> directory = tempfile.mkdtemp()
+            >>> reader.files(to=directory), os.listdir(directory)
+            ({'vocab.txt': b'a b c'}, ['vocab.txt'])
+        """
+        files = read_files(self._bundle)
+        if to is not None:
+            write_files(files, to)
+        return files
 
     def _saved_with(self) -> Metadata:
         return read_metadata(self._bundle)

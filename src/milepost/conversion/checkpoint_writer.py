@@ -20,7 +20,7 @@ from milepost.conversion.streamed import StreamedArray, TensorSource
 from milepost.conversion.tensorflow_writer import checkpoint_files
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.sharding import MaxShardSizePolicy
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE
+from milepost.graph.keys import ATTRIBUTES, OBJECT_GRAPH, VARIABLE_VALUE, is_value
 from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.graph.saved.rekeyed import rekeyed
 from milepost.graph.trees.structure import is_tuple, make_tuple
@@ -57,7 +57,7 @@ def _write_graph(target: str, reader: BundleReader, graph: ObjectGraph, names: N
     tensors = []
     for key in sorted(set(reader.keys()) - {OBJECT_GRAPH}):
         path, marker, local = key.partition(ATTRIBUTES)
-        if path in moved or key == METADATA:
+        if path in moved or not is_value(key):
             spec = reader.spec(key)
             tensors.append(Exported(f"{moved.get(path, path)}{marker}{local}", key, spec, spec))
     alignment = CheckpointOptions().data_alignment

@@ -17,7 +17,6 @@ from milepost.conversion import checkpoint_writer, orbax_writer
 from milepost.conversion.formats import CHECKPOINT, FORMATS, KERAS, WRITERS, format_of
 from milepost.conversion.keras_names import KerasNames, keras_names
 from milepost.conversion.names import GivenNames, Naming, NewNames
-from milepost.conversion.output_file import check_free, is_written_to
 from milepost.conversion.plan import Export, planned
 from milepost.conversion.torch_pickle import holds_stream
 from milepost.engine.arguments import wrong
@@ -30,6 +29,8 @@ from milepost.errors import UnsupportedError
 from milepost.foreign import called
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.restoring.load import nones_of, open_any
+from milepost.series.files import file_sizes
+from milepost.storage.output_file import check_free, is_written_to
 from milepost.storage.paths import check_has_file_name, plain_path
 from milepost.tensor import DType
 
@@ -348,6 +349,9 @@ def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets
     if reader.origin.is_checkpoint and (to != CHECKPOINT or OBJECT_GRAPH not in reader):
         beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
         omissions += [what for key, what in beside if key in reader]
+        files = file_sizes(reader)
+        if files and to != CHECKPOINT:
+            omissions.append(f"files, which 'milepost files' writes: {_listed([*files])}")
     swapped = {tensor.key for tensor in export.tensors}.intersection(export.swapped)
     if swapped and (to != CHECKPOINT or not reader.origin.is_checkpoint):
         omissions.append(

@@ -28,7 +28,7 @@ from milepost.errors import UnsupportedError, importing
 from milepost.graph.adapter import Array, Value, adapter_of
 from milepost.graph.contract.operation import Operation
 from milepost.graph.frameworks import import_adapters
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT
+from milepost.graph.keys import ATTRIBUTES, SLOT, is_value
 from milepost.graph.saved.selection import selected
 from milepost.graph.trees.structure import is_container
 from milepost.restoring.load import open_any, read_object_graph
@@ -141,7 +141,7 @@ def _of_file(path: str, settings: CheckpointOptions, ignore: Names, only: Names 
     """The key and the digest of each value of a file."""
     storage, selection = storage_of(settings), Translation(ignore=ignore, only=only)
     with open_any(storage, resolve(path, storage)) as reader:
-        keys = [key for key in reader.keys() if key not in (OBJECT_GRAPH, METADATA)]  # noqa: SIM118 - a reader is not a mapping
+        keys = [key for key in reader.keys() if is_value(key)]  # noqa: SIM118 - a reader is not a mapping
         left_out = LeftOut.parsed(read_metadata(reader).left_out) if reader.origin.is_checkpoint else None
         graph = read_object_graph(reader) if selection.selects else None
         without = {*selected(graph, selection.takes, selection.ignores, as_saved=True).left_out} if graph else set()

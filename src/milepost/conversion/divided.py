@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from milepost.bundle import BundleReader
-from milepost.conversion.output_file import replaced
 from milepost.conversion.plan import Exported
 from milepost.errors import MilepostError
+from milepost.storage.output_file import replaced
 
 WriteOne = Callable[[BinaryIO, Sequence[Exported], BundleReader], None]
 """Writes one file."""

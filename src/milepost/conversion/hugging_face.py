@@ -9,22 +9,27 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from milepost.checkpoint.output_files import write_files
 from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.short_names import name_of
 from milepost.conversion.conversion import PathLike, convert
-from milepost.conversion.output_file import replaced_directory
 from milepost.engine.arguments import wrong
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.errors import CheckpointExistsError, MilepostError, MismatchError, UnmatchedError, UnsupportedError
 from milepost.graph.frameworks import imported
 from milepost.restoring.load import open_any
+from milepost.series.files import read_files
+from milepost.storage.output_file import replaced_directory
 from milepost.storage.paths import plain_path
 
 _CONFIGS: Final = ("config.json", "adapter_config.json")
+_TOKENIZER: Final = "tokenizer/"
+"""The beginning of the names of files that a manager has saved as those of the tokenizer."""
 _WEIGHTS: Final = ".milepost-weights.pt"
 _MOST_LISTED: Final = 5
 _ASKED: Final = 3
@@ -56,7 +61,8 @@ def export_hf(
         model: A model of transformers, or of another library whose models have ``state_dict()`` and ``save_pretrained(directory, state_dict=)``,
             such as PEFT.
         tokenizer: What else the directory is to hold: an object with ``save_pretrained``, such as a tokenizer or a processor; the path of a
-            directory, whose files are copied; or a list of these.
+            directory, whose files are copied; or a list of these. By default, the files that a manager has saved with the checkpoint as
+            ``files={"tokenizer": ...}``.
         name: The name of the model in the checkpoint, such as ``"model"``. By default the model is looked for by the names of its values.
         cast: The element type that floating-point numbers get, such as ``"bfloat16"``. The configuration says it, too.
         exact_names: Whether the file has the names of ``state_dict()``, instead of those that the library gives to files.
@@ -122,6 +128,10 @@ def export_hf(
             _say_type(directory, cast)
         for each in tokenizer if isinstance(tokenizer, (list, tuple)) else [tokenizer]:
             _add(directory, each)
+        if tokenizer is None:
+            with tempfile.TemporaryDirectory() as saved:
+                write_files(_saved_tokenizer(source, options), saved)
+                _add(directory, saved)
         return sorted(os.listdir(directory))
 
 
@@ -238,6 +248,14 @@ def _add(directory: str, part: Any) -> None:
     if not isinstance(part, (str, os.PathLike)) or not os.path.isdir(part):
         raise wrong("tokenizer", part, "an object with save_pretrained(), or the path of a directory")
     shutil.copytree(part, directory, dirs_exist_ok=True)
+
+
+def _saved_tokenizer(path: str, options: CheckpointOptions | None) -> dict[str, bytes]:
+    """The files of the tokenizer that were saved with a checkpoint, by their names in its directory."""
+    files = storage_of(resolved(options))
+    with open_any(files, resolve(path, files)) as reader:
+        saved = read_files(reader)
+    return {name.removeprefix(_TOKENIZER): data for name, data in saved.items() if name.startswith(_TOKENIZER)}
 
 
 def _is_empty(path: str) -> bool:

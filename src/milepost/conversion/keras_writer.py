@@ -21,11 +21,11 @@ from milepost.bundle import BundleReader
 from milepost.coding.utf8 import utf8
 from milepost.conversion.chunks import little_endian
 from milepost.conversion.divided import parts_of
-from milepost.conversion.output_file import replaced
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.errors import UnsupportedError
 from milepost.foreign.hdf5.files import import_h5py
+from milepost.storage.output_file import replaced
 from milepost.tensor import DType
 
 INDEX: Final = ".weights.json"

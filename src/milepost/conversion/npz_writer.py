@@ -9,9 +9,9 @@ from typing import Final
 from milepost.bundle import BundleReader
 from milepost.coding.utf8 import utf8
 from milepost.conversion import npy
-from milepost.conversion.output_file import replaced
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
+from milepost.storage.output_file import replaced
 
 _ALWAYS_THE_SAME: Final = (1980, 1, 1, 0, 0, 0)
 _LONGEST: Final = 0xFFFF - len(".npy")

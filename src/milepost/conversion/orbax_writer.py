@@ -21,12 +21,12 @@ from typing import Any, Final
 from milepost.bundle import BundleReader
 from milepost.coding.utf8 import utf8
 from milepost.conversion.chunks import little_endian
-from milepost.conversion.output_file import replaced_directory
 from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.foreign import is_item_of_orbax
 from milepost.foreign.jax.orbax_layout import STEP, TREE
 from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.output_file import replaced_directory
 from milepost.tensor import DType
 
 _DICT_KEY: Final = 2

@@ -20,7 +20,7 @@ from milepost.conversion.states import PlainState, states_in_file, states_of, te
 from milepost.errors import MismatchError, UnsupportedError
 from milepost.foreign.items import Item, walked
 from milepost.foreign.pytorch.rebuilt import METADATA as METADATA_OF_MODULES
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, escape
+from milepost.graph.keys import ATTRIBUTES, SLOT, VARIABLE_VALUE, escape, is_value
 from milepost.graph.plain.values import SPEC_OF_NONE
 from milepost.graph.saved.all_names import all_names, lazy_names, only_listed, version_of
 from milepost.graph.saved.hints import decode
@@ -211,7 +211,7 @@ class _Planning:
         self._paths: dict[str, list[str]] = {}
         self.export = Export()
         self.taken: dict[str, str] = {}
-        self.done = {OBJECT_GRAPH, METADATA}
+        self.done = {key for key in reader.keys() if not is_value(key)}  # noqa: SIM118 - a reader is not a mapping
 
     def plan_objects(self) -> None:
         """Decides what becomes of the objects in a file of another library that are not read, and of what no array can hold."""

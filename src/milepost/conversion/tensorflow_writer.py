@@ -11,7 +11,7 @@ from milepost.conversion.divided import parts_of
 from milepost.conversion.plan import Exported
 from milepost.conversion.streamed import TensorSource
 from milepost.conversion.writer import NOT_UTF8, Writer
-from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.graph.keys import OBJECT_GRAPH, is_value
 from milepost.series.commit import BundleCommit
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tensor import DType
@@ -22,7 +22,7 @@ def _accepts(dtype: DType) -> bool:
 
 
 def _problem(tensor: Exported) -> str | None:
-    if tensor.name in (OBJECT_GRAPH, METADATA):
+    if not is_value(tensor.name):
         return "this name means something else in a checkpoint"
     name = utf8(tensor.name)
     if name is None:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from milepost.bundle import BundleReader
 from milepost.errors import UnrestoredWarning, import_if_possible, warn
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, names_of
+from milepost.graph.keys import ATTRIBUTES, SLOT, is_value, names_of
 
 _MOST_COMPARED: Final = 5000
 """The largest number of names to compare with one that names nothing. More would take seconds."""
@@ -111,7 +111,7 @@ class UnusedNames:
         """
         if not (self._beginnings or self._replacing or self._live or self._left_out or self._only_is_empty):
             return
-        keys = (key for key in reader.keys() if key not in (OBJECT_GRAPH, METADATA))  # noqa: SIM118 - a reader is not a mapping
+        keys = (key for key in reader.keys() if is_value(key))  # noqa: SIM118 - a reader is not a mapping
         saved = [key.partition(ATTRIBUTES)[0] for key in keys]
         paths: list[str] = []
         if self._live:

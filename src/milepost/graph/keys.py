@@ -42,6 +42,18 @@ EXTRA_STATE: Final = "_extra_state"
 METADATA: Final = "_MILEPOST_METADATA"
 """Key under which a checkpoint holds the metrics and the metadata that were saved with it. It is not a value of an
 object."""
+FILES: Final = ".MILEPOST_FILES/"
+"""The beginning of the keys under which a checkpoint holds the files that were saved with it. No path of an object begins so."""
+
+
+def is_value(key: str) -> bool:
+    """Whether a tensor of a checkpoint is a value of an object, and not the object graph, the metadata or a file.
+
+    Example:
+        >>> is_value("v/.ATTRIBUTES/VARIABLE_VALUE"), is_value("_CHECKPOINTABLE_OBJECT_GRAPH")
+        (True, False)
+    """
+    return key not in (OBJECT_GRAPH, METADATA) and not key.startswith(FILES)
 
 
 def escape(name: str) -> str:

@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 from milepost.bundle import index_path
-from milepost.checkpoint.checkpoint import exclusive
+from milepost.checkpoint.checkpoint import PathLike, exclusive
+from milepost.checkpoint.output_files import write_files
 from milepost.distributed.find import first_decides
 from milepost.engine.arguments import wrong
 from milepost.errors import CheckpointNotFoundError, UnsupportedError
@@ -152,6 +153,36 @@ class ByStep(WhenToSave):
             CorruptCheckpointError: It is damaged.
         """
         return self._series.saved_with(step).metadata
+
+    def files(self, step: int, to: PathLike | None = None) -> dict[str, bytes]:
+        """The files that were saved with a checkpoint.
+
+        Args:
+            step: The number of the checkpoint.
+            to: A directory of this machine, in which the files are written, too. An equal file stays, and another one is not replaced.
+
+        Returns:
+            The bytes of each file that was passed to ``save(files=...)``, by its name. The names of files of a directory begin with the name
+            of the directory and a slash.
+
+        Raises:
+            CheckpointNotFoundError: There is no such checkpoint.
+            CorruptCheckpointError: It is damaged.
+            CheckpointExistsError: ``to`` has another file or a symbolic link under the name of one of them. Nothing was written.
+            StorageError: A file cannot be written.
+
+        Example:
+            >>> import milepost, tempfile
+            >>> checkpoint = milepost.Checkpoint(step=milepost.Variable(0))
+            >>> manager = milepost.CheckpointManager(checkpoint, tempfile.mkdtemp(), max_to_keep=5)
+            >>> path = manager.save(10, files={"tokenizer/vocab.txt": b"a b c"})
+            >>> manager.files(10)
+            {'tokenizer/vocab.txt': b'a b c'}
+        """
+        files = self._series.files_of(step)
+        if to is not None:
+            write_files(files, to)
+        return files
 
     @property
     def last_finite_step(self) -> int | None:

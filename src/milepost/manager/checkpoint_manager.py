@@ -58,6 +58,7 @@ from milepost.manager.whole_numbers import whole_number
 from milepost.restoring.status import LoadStatus
 from milepost.retention import Policy
 from milepost.retention.rules import RetentionPolicy
+from milepost.saving.files import Source, gathered
 from milepost.series.directory import Verification
 from milepost.series.metadata import encode
 from milepost.series.series import split_number
@@ -317,6 +318,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         *,
         metrics: Mapping[str, Any] | None = None,
         metadata: Any = None,
+        files: Mapping[str, Source] | None = None,
     ) -> str | None:
         """Saves a checkpoint, lists it in the state file, and deletes old checkpoints.
 
@@ -331,6 +333,9 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             metrics: Numbers by name, or dicts of them, for `milepost.retention.Best`, `best_step` and `metrics`. Arrays and tensors
                 of one element are accepted. With several processes, those of process 0 are saved.
             metadata: Anything that JSON can hold, for `metadata`. With several processes, that of process 0 is saved.
+            files: Small files by name, for `files`, such as ``{"tokenizer": directory}``: bytes, or the path of a file or of a directory, which is
+                saved with all that is below it. They are read before this returns, and may have 256 MiB in all. With several
+                processes, those of process 0 are saved.
 
         Returns:
             The path of the checkpoint, ``<directory>/<checkpoint_name>-<number>``, or None if nothing was saved, because the interval has not
@@ -341,7 +346,8 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             CheckpointExistsError: The directory has checkpoints of this name, and ``checkpoint`` has restored none of
                 them.
             UntrackableError: An object cannot be saved as it is held.
-            UnsupportedError: A metric is not a number, or JSON cannot hold the metadata.
+            UnsupportedError: A metric is not a number, JSON cannot hold the metadata, or a file cannot be saved: it is a device, a symbolic link
+                that leads out of its directory, or too large.
             CoordinationError: One of several processes failed, did not answer, or holds other objects or values. No process has
                 saved anything.
             StorageError: The files cannot be written. Existing files are unchanged. With `milepost.Tolerate`: too many saves have failed.
@@ -355,9 +361,12 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         series, chosen = self._state, self._state.with_options(options)
         writing = replace(chosen, enable_async=True) if series.tolerate is not None else chosen
 
+        def prepare(save: ManagedSave) -> None:
+            save.metadata, save.files = encode(metrics, metadata), gathered(files)
+
         def write() -> ManagedSave | None:
             with exclusive(self._checkpoint, chosen):
-                return self._save(checkpoint_number, check_interval, writing, lambda: encode(metrics, metadata))
+                return self._save(checkpoint_number, check_interval, writing, prepare)
 
         if series.tolerate is None:
             saved = write()
@@ -374,7 +383,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         checkpoint_number: Any,
         check_interval: bool,
         options: CheckpointOptions,
-        encoded: Callable[[], bytes | None],
+        prepare: Callable[[ManagedSave], object],
     ) -> ManagedSave | None:
         step = self._interval.now()
         if self._interval.is_too_early(step, check_interval):
@@ -386,7 +395,8 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
             number = self._number(counter if checkpoint_number is None else checkpoint_number)
             save = ManagedSave(self._state, number, options)
             with save.together():
-                save.metadata = encoded() if save.leads else None
+                if save.leads:
+                    prepare(save)
             write_numbered(self._checkpoint, save)
         except BaseException:
             if save is not None and save.is_committed:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from milepost.bundle import open_whole
 from milepost.bundle.format.names import find_prefixes, index_path
 from milepost.checkpoint.checkpoint import Checkpoint
 from milepost.engine.options import CheckpointOptions, resolved, storage_of
@@ -25,6 +27,7 @@ from milepost.manager.triggers import Triggers
 from milepost.manager.whole_numbers import whole_number
 from milepost.retention import ManagedCheckpoint
 from milepost.retention.rules import RetentionPolicy
+from milepost.series.files import read_files
 from milepost.series.metadata import Metadata
 from milepost.series.pins import pinned_in
 from milepost.series.series import numbered, split_number
@@ -33,6 +36,7 @@ from milepost.storage.local import anchored
 from milepost.storage.paths import plain_path
 
 _MOST_LISTED: Final = 10
+ReadT = TypeVar("ReadT")
 
 
 class ManagedSeries:
@@ -131,9 +135,22 @@ class ManagedSeries:
 
     def saved_with(self, step: Any) -> Metadata:
         """The metrics and metadata of the checkpoint with a number."""
+        return self._read(step, self.metadata.of)
+
+    def files_of(self, step: Any) -> dict[str, bytes]:
+        """The files that were saved with the checkpoint with a number."""
+
+        def read(prefix: str) -> dict[str, bytes]:
+            with open_whole(self.storage, prefix) as reader:
+                return read_files(reader)
+
+        return self._read(step, read)
+
+    def _read(self, step: Any, read: Callable[[str], ReadT]) -> ReadT:
+        """Reads from the checkpoint with a number, if there is one."""
         prefix = self.path_of(step)
         try:
-            return self.metadata.of(prefix)
+            return read(prefix)
         except CheckpointNotFoundError as error:
             if self.storage.is_file(index_path(prefix)):
                 raise  # a data file is missing

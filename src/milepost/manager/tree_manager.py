@@ -22,6 +22,7 @@ from milepost.manager.managed_series import ManagedSeries
 from milepost.manager.tolerance import Tolerate
 from milepost.restoring.status import InitializationOnlyStatus, LoadStatus, unmatched
 from milepost.retention import Policy
+from milepost.saving.files import Source
 
 TreeT = TypeVar("TreeT")
 
@@ -169,6 +170,7 @@ class TreeManager(ByStep):
         *,
         metrics: Mapping[str, Any] | None = None,
         metadata: Any = None,
+        files: Mapping[str, Source] | None = None,
     ) -> str | None:
         """Saves a tree under the next number, and deletes old checkpoints.
 
@@ -177,6 +179,7 @@ class TreeManager(ByStep):
             checkpoint_number: The number to use instead of the next one, for example the training step.
             metrics: Numbers by name, or dicts of them, as for `milepost.CheckpointManager.save`.
             metadata: Anything that JSON can hold.
+            files: Small files by name, as for `milepost.CheckpointManager.save`.
 
         Returns:
             The path of the checkpoint, or None if the save has failed and `milepost.Tolerate` lets the run go on.
@@ -185,14 +188,14 @@ class TreeManager(ByStep):
             CheckpointExistsError: The directory has checkpoints of this name, and this manager has restored none of
                 them.
             UntrackableError: The tree cannot be saved; see `milepost.jax.save`.
-            UnsupportedError: Metrics are no numbers, or JSON cannot hold the metadata.
+            UnsupportedError: Metrics are no numbers, JSON cannot hold the metadata, or a file cannot be saved.
             StorageError: The files cannot be written. Existing files are unchanged.
         """
         check_order(checkpoint_number, tree, "save(tree, step)")
         with exclusive(self._checkpoint, self._series.options):
             self._checkpoint.hold(tree)
             try:
-                return self._manager.save(checkpoint_number, metrics=metrics, metadata=metadata)
+                return self._manager.save(checkpoint_number, metrics=metrics, metadata=metadata, files=files)
             finally:
                 self._checkpoint.release()
 
@@ -204,6 +207,7 @@ class TreeManager(ByStep):
         *,
         metrics: Mapping[str, Any] | None = None,
         metadata: Any = None,
+        files: Mapping[str, Source] | None = None,
     ) -> str | None:
         """Saves several named items in one checkpoint: all of them become visible at once, or none.
 
@@ -213,6 +217,7 @@ class TreeManager(ByStep):
             checkpoint_number: As for `save`, like all others.
             metrics: Numbers by name.
             metadata: Anything that JSON can hold.
+            files: Small files by name.
 
         Returns:
             As from `save`.
@@ -229,7 +234,7 @@ class TreeManager(ByStep):
             >>> restored, manager.metadata(100)
             ({'position': {'batch': 7}}, {'layers': 2})
         """
-        return self.save(_named(items), checkpoint_number, metrics=metrics, metadata=metadata)
+        return self.save(_named(items), checkpoint_number, metrics=metrics, metadata=metadata, files=files)
 
     @takes_options("restore")
     def restore(self, step: int | None, tree: TreeT) -> tuple[TreeT, LoadStatus]:

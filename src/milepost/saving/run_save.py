@@ -11,7 +11,7 @@ import errno
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from milepost.graph.adapter import Array
 from milepost.graph.contract.operation import Operation
 from milepost.logs import heard, seconds_since
 from milepost.saving.examination import Examined, examined, examined_share, joined
+from milepost.saving.files import with_files
 from milepost.saving.save import Member, execute_save, plan_save, read_state
 from milepost.saving.snapshot import SnapshotMemory
 from milepost.series.announcement import Announcement
@@ -60,6 +61,7 @@ class Save:
         is_quick: Whether writing takes so little time that the garbage collector can pause meanwhile.
         metadata: The metadata to save, as `milepost.series.metadata.encode` returns it. With several processes, that of
             process 0.
+        files: The bytes of the files to save, by name. With several processes, process 0 has some.
         counts: Whether a value of a name counts that is not finite; None if no value is looked at.
         turn: The turn of this save. It ends when the live values are no longer needed.
         hangs_after: Seconds after which a save in the background that has written nothing hangs; None if it is waited for without a limit.
@@ -79,6 +81,7 @@ class Save:
         self.is_quick = False
         self._started = time.monotonic()
         self.metadata: bytes | None = None
+        self.files: Mapping[str, bytes] = {}
         self.turn: Turn | None = None
         self.hangs_after: float | None = None
         self.counts: Callable[[str], bool] | None = None
@@ -108,7 +111,8 @@ class Save:
     def read(self, operation: Operation) -> None:
         """Reads the live objects and plans what this process writes; errors are those of `milepost.saving.save.read_state`."""
         if self._rounds is None:
-            self._plan, self._arrays = plan_save(operation, self.options)
+            plan, arrays = plan_save(operation, self.options)
+            self._plan, self._arrays = with_files(plan, arrays, self.files)
         else:
             with importing():
                 from milepost.distributed.digests import digests_together  # a process that saves alone needs neither
@@ -118,7 +122,8 @@ class Save:
             state = read_state(operation, self.options, member)
             if state.of_base:
                 state = state.with_digests(digests_together(state.of_base, self._rounds))
-            self._plan, self._arrays = plan_share(state, member, self.options)
+            share, arrays = plan_share(state, member, self.options)
+            self._plan, self._arrays = with_files(share, arrays, self.files)
         self.is_quick = sum([array.nbytes for array in self._arrays]) <= QUICK
         for watcher in watchers if self.leads else ():
             watcher.reading(self.prefix, operation)
@@ -170,7 +175,7 @@ class Save:
 
     def _run(self) -> None:
         rounds, log = self._rounds, heard()
-        count, size = len(self._arrays), sum(array_sizes(self._arrays)) if log is not None else 0
+        count, size = len(self._arrays) - len(self.files), sum(array_sizes(self._arrays)) if log is not None else 0
         with (
             collection_paused() if self.is_quick else nullcontext(),
             reporting(self.options.progress, "save", self.prefix, leads=self.leads) as progress,

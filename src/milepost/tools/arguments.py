@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from milepost.conversion.output_file import check_free
 from milepost.retention import Best
+from milepost.storage.output_file import check_free
 from milepost.tools.paths import typed_path
 from milepost.tools.terminal import shown
 

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -24,6 +24,7 @@ from milepost.foreign import files_of_model, is_index, is_one_of_directories, is
 from milepost.foreign.jax.orbax_layout import UNFINISHED
 from milepost.foreign.zip_directory import Archive
 from milepost.restoring.load import open_any
+from milepost.series.files import file_sizes
 from milepost.series.leftovers import data_without_index
 from milepost.series.metadata import read_metadata
 from milepost.series.notes import temporaries
@@ -86,7 +87,8 @@ class CheckpointFacts:
         state: Whether it is complete.
         size: The bytes of all its files.
         modified: When its files changed last, in seconds since the epoch; None if that is not known.
-        tensors: How many tensors it has, or None.
+        tensors: How many tensors it has, or None. Files do not count.
+        files: The sizes of the files that were saved with it, by name.
         metrics: The metrics that were saved with it.
         nonfinite: The names of the first values with NaN or infinity, if a manager has marked it as not finite.
         problem: What is wrong with it.
@@ -98,6 +100,7 @@ class CheckpointFacts:
     tensors: int | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
     nonfinite: tuple[str, ...] = ()
+    files: Mapping[str, int] = field(default_factory=dict)
     problem: MilepostError | None = None
 
 
@@ -258,8 +261,9 @@ def facts_of(checkpoint: FoundCheckpoint, storage: Storage = LOCAL_STORAGE) -> C
                 return CheckpointFacts("complete", *_stat(_files_of(storage, path)), len(reader.keys()))
             size_and_time = _stat([index_path(reader.prefix), *reader.shard_paths])
             saved_with = read_metadata(reader)
-            count = len(reader.keys())
-            return CheckpointFacts("complete", *size_and_time, count, saved_with.metrics or {}, saved_with.nonfinite)
+            files = file_sizes(reader)
+            count, metrics = len(reader.keys()) - len(files), saved_with.metrics or {}
+            return CheckpointFacts("complete", *size_and_time, count, metrics, saved_with.nonfinite, files)
     except (CheckpointNotFoundError, CorruptCheckpointError) as error:
         state, problem = "damaged", error
     except (UnsupportedError, StorageError) as error:

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
-from milepost.conversion.output_file import is_written_to
 from milepost.engine.progress import reported
 from milepost.errors import printable
+from milepost.storage.output_file import is_written_to
 from milepost.tools.fitting import Column, filled, fitted
 from milepost.tools.remedies import in_options
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from milepost.collector import collection_paused
-from milepost.graph.keys import SLOT
-from milepost.tools.values.tensors import Row, is_of_program, steps_of
+from milepost.graph.keys import SLOT, is_value
+from milepost.tools.values.tensors import Row, steps_of
 
 MARKER: Final = SLOT.removeprefix("/")
 """The beginning of the name of a slot variable below its variable."""
@@ -97,7 +97,7 @@ def in_order(branch: Branch, order: dict[str, Any]) -> Iterable[tuple[str, Branc
 
 def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:
     parts = [(int(part), "") if position % 2 else (0, part) for position, part in enumerate(_DIGITS.split(name))]
-    return name.startswith(MARKER) or not is_of_program(name), parts
+    return name.startswith(MARKER) or not is_value(name), parts
 
 
 def folded(

@@ -13,8 +13,8 @@ import numpy as np
 from milepost.bundle.memory import Array
 from milepost.conversion import npy
 from milepost.conversion.chunks import chunks_of
-from milepost.conversion.output_file import is_written_to, replaced
 from milepost.errors import MilepostError, StorageError, UnsupportedError
+from milepost.storage.output_file import is_written_to, replaced
 from milepost.tensor import DType
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_output, check_output

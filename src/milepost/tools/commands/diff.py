@@ -18,6 +18,7 @@ from milepost.graph.keys import short_name
 from milepost.series.metadata import read_metadata
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_checkpoint, add_command, add_json, add_rename
+from milepost.tools.files import ChangedFiles
 from milepost.tools.fitting import Column
 from milepost.tools.named import open_named
 from milepost.tools.names import ROOT, nameless, translation_of
@@ -36,7 +37,7 @@ def add(commands: Any) -> None:
         commands,
         "diff",
         run,
-        "compare two checkpoints: which tensors were added, removed, reshaped or changed, and by how much",
+        "compare two checkpoints: which tensors and files were added, removed, reshaped or changed, and by how much",
         [
             "milepost diff ./tf_ckpts/ckpt-9 ./tf_ckpts/ckpt-10",
             "milepost diff --names-only model.safetensors ./tf_ckpts",
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         by_kind = comparison.by_kind()
         counts = {kind: len(by_kind[kind]) for kind in KINDS}
         same = len(comparison.pairs[0]) - sum(counts[kind] for kind in ("reshaped", "retyped", "changed"))
-        others = comparison.not_arrays
+        others, files = comparison.not_arrays, ChangedFiles(first, second, values=not options.names_only)
         if options.json:
             print_json(
                 {
@@ -91,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
                     "unused_names": list(unused),
                     "changes": [change.to_dict() for change in comparison.changes()],
                     "not_arrays": others.to_dict(),
+                    "files": files.to_dict(),
                 }
             )
         else:
@@ -99,9 +101,12 @@ def run(options: argparse.Namespace) -> int:
             parts = [f"{counts[kind]:,} {kind}" for kind in KINDS if counts[kind]]
             line(", ".join([*parts, f"{same:,} {compared}"]))
             _print_others(others)
+            for change, names in files.to_dict().items():
+                if names:
+                    line(f"files {change}: {_listed([*map(shown, names)])}")
         _note_objects(comparison.readers)
         _note_left_out(comparison.readers)
-    return DIFFERS if any(counts.values()) or others.differ or unused else SUCCESS
+    return DIFFERS if any(counts.values()) or others.differ or files or unused else SUCCESS
 
 
 def _print_changes(comparison: Comparison, by_kind: Mapping[Kind, Places]) -> None:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from milepost.conversion.output_file import write_text
+from milepost.storage.output_file import write_text
 from milepost.tools.arguments import (
     FILES,
     SUCCESS,

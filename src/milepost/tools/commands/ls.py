@@ -10,6 +10,7 @@ from milepost.errors import StorageError, without_remedy
 from milepost.graph.description import metrics_text, moment
 from milepost.tools import amounts
 from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_command, add_json, add_recursive, best
+from milepost.tools.files import first_names
 from milepost.tools.fitting import Column
 from milepost.tools.inventory import (
     CheckpointFacts,
@@ -32,7 +33,7 @@ def add(commands: Any) -> None:
         commands,
         "ls",
         run,
-        "list the checkpoints of a directory: steps, sizes, ages, metrics, which are complete, latest and pinned",
+        "list the checkpoints of a directory: steps, sizes, ages, metrics, files, which are complete, latest and pinned",
         [
             "milepost ls ./tf_ckpts",
             "milepost ls ./tf_ckpts --best loss:min --sort loss",
@@ -104,6 +105,7 @@ def _print(
         Column("STATE"),
         Column("MARKS", style="bold", folds=True),
         Column("METRICS", folds=True, spare=1),
+        Column("FILES", folds=True, spare=5),
         Column("NAME", style="cyan", folds=True),
     ]
     used = [
@@ -146,6 +148,7 @@ def _cells(directory: str, checkpoint: FoundCheckpoint, facts: CheckpointFacts, 
         facts.state,
         ", ".join(marks),
         metrics_text(facts.metrics),
+        ", ".join(map(shown, first_names(facts.files))),
         shown(_name(directory, checkpoint.path)),
     ]
 
@@ -180,6 +183,7 @@ def _json(
                 "metrics": facts.metrics or None,
                 "best": best_marks.get(checkpoint.path, []),
                 "nonfinite": list(facts.nonfinite),
+                "files": facts.files,
                 "problem": None if facts.problem is None else str(facts.problem),
             }
         )

@@ -10,12 +10,14 @@ from typing import Any
 
 from milepost.bundle import BundleReader
 from milepost.collector import collection_paused
-from milepost.conversion.output_file import write_text
+from milepost.engine.left_out import NOTHING, LeftOut
 from milepost.errors import MilepostError, UnsupportedError, without_remedy
 from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.restoring.load import read_object_graph
+from milepost.series.files import file_sizes
 from milepost.series.metadata import read_metadata
 from milepost.series.series import split_number
+from milepost.storage.output_file import write_text
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, FILES, SUCCESS, add_command, add_json, add_output, check_output
 from milepost.tools.drawing.picture import picture_of
@@ -151,9 +153,10 @@ def _order(readers: Sequence[BundleReader]) -> Any:
 
 
 def _described(reader: BundleReader, rows: list[Row]) -> Described:
-    saved_with = None
+    saved_with, left_out = None, NOTHING
     with contextlib.suppress(MilepostError):  # the survey has noted it
         saved_with = read_metadata(reader)
+        left_out = LeftOut.parsed(saved_with.left_out)
     return Described(
         reader.prefix,
         kind_of(reader),
@@ -161,6 +164,8 @@ def _described(reader: BundleReader, rows: list[Row]) -> Described:
         rows,
         saved_with and saved_with.metrics,
         saved_with and saved_with.metadata,
+        file_sizes(reader),
+        left_out,
         _objects_of(reader),
         own_names_of(reader),
     )
@@ -243,6 +248,8 @@ def _json(
                 "bytes": sum(row.size for row in checkpoint.rows),
                 "metrics": checkpoint.metrics,
                 "metadata": checkpoint.metadata,
+                "files": checkpoint.saved_files,
+                "left_out": checkpoint.left_out.plain() if checkpoint.left_out.values else None,
                 "objects_not_read": [{"key": key or ROOT, "object": kind} for key, kind in checkpoint.unread.items()],
             }
             for checkpoint in checkpoints

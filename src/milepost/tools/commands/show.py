@@ -14,10 +14,13 @@ from milepost.conversion.chunks import chunks_of
 from milepost.engine.left_out import LeftOut
 from milepost.errors import MilepostError
 from milepost.graph.description import metrics_text
+from milepost.graph.keys import FILES as SAVED_FILES
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
+from milepost.series.files import file_sizes
 from milepost.series.metadata import read_metadata
 from milepost.tools import amounts
 from milepost.tools.arguments import FILES, SUCCESS, add_checkpoint, add_command, add_json, natural
+from milepost.tools.files import files_text
 from milepost.tools.fitting import Column
 from milepost.tools.named import kind_of, open_named
 from milepost.tools.names import ROOT, all_printed, nameless, printed
@@ -112,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
 def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace, *, is_part: bool) -> None:
     catalogue = reader.catalogue()
     objects, unread, not_arrays = catalogue.objects, catalogue.unread, [*catalogue.not_arrays]
-    saved_with = None
+    saved_with, saved_files = None, file_sizes(reader)
     try:
         saved_with = read_metadata(reader)
     except MilepostError as error:  # the list of tensors needs the index only
@@ -127,6 +130,7 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
                 "metadata": saved_with and saved_with.metadata,
                 "left_out": saved_with and saved_with.left_out,
                 "nonfinite": saved_with and list(saved_with.nonfinite),
+                "files": saved_files,
                 "tensors": [row.to_dict() for row in rows],
                 "layer_names": own_names_of(reader),
                 "objects_not_read": [
@@ -147,6 +151,8 @@ def _show_all(reader: BundleReader, rows: list[Row], options: argparse.Namespace
             line(f"not finite: NaN or infinity is in {', '.join(map(shown, saved_with.nonfinite))}")
         if saved_with.metadata is not None:
             line(f"metadata: {shown(saved_with.metadata)}")
+        if saved_files:
+            line(f"files: {shown(files_text(saved_files))}")
         for text in LeftOut.parsed(saved_with.left_out).summary():
             line(shown(text))
     _print_rows(reader, rows, options)
@@ -205,6 +211,9 @@ def _shard(row: Row) -> str:
 
 def _show_one(reader: BundleReader, key: str, options: argparse.Namespace) -> None:
     row = row_of(reader, key)
+    if key.startswith(SAVED_FILES) and reader.origin.is_checkpoint and not options.json:
+        line(f"{shown(key.removeprefix(SAVED_FILES))}: a file of {amounts.size(row.size)}; 'milepost files' writes it")
+        return
     if row.is_none or not is_numeric(row.dtype):
         _show_other(reader, row, options)
         return

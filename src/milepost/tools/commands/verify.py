@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from milepost.engine.progress import saved_sizes
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError
 from milepost.restoring.load import open_any
+from milepost.series.files import file_sizes
 from milepost.series.saved_model import is_of_saved_model
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools import amounts
@@ -51,6 +53,7 @@ class _Result:
 
     path: str
     tensors: int | None = None
+    files: Sequence[str] = ()
     checksums: int | None = None
     stored: int = 0
     objects: int = 0
@@ -84,6 +87,7 @@ class _Result:
             "path": self.path,
             "state": self.state,
             "tensors": self.tensors,
+            "files": list(self.files),
             "tensors_without_checksum": None if self.checksums is None else self.stored - self.checksums,
             "objects_not_read": self.objects,
             "objects_read_in_part": self.in_part,
@@ -130,7 +134,8 @@ def _verified(path: str) -> _Result:
             keys = reader.keys()
             with progress("verify", reader.prefix, sum(saved_sizes(reader, keys))):
                 result.checksums, result.stored = reader.verify()
-            result.tensors = len(keys)
+            result.files = [*file_sizes(reader)]
+            result.tensors = len(keys) - len(result.files)
             catalogue = reader.catalogue()
             result.objects = len(catalogue.objects)
             result.in_part = len(catalogue.objects) - len(catalogue.unread)
@@ -152,7 +157,9 @@ def _print(result: _Result) -> None:
     counts = ((result.objects - result.in_part, "not read"), (result.in_part, "read in part"))
     unread = "".join(f"; {amounts.plural(count, 'object')} {how}" for count, how in counts if count)
     unread += "; the program of this SavedModel is not read" if result.is_of_saved_model else ""
-    line(f"{shown(result.path)}: {amounts.plural(result.tensors or 0, 'tensor')}, {_found(result)}{unread}{rate}")
+    counted = amounts.plural(result.tensors or 0, "tensor")
+    counted += f", {amounts.plural(len(result.files), 'file')}" if result.files else ""
+    line(f"{shown(result.path)}: {counted}, {_found(result)}{unread}{rate}")
 
 
 def _found(result: _Result) -> str:

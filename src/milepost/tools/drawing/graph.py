@@ -11,7 +11,6 @@ from typing import Any
 from milepost.bundle import BundleReader
 from milepost.checkpoint.checkpoint import Checkpoint, view_of
 from milepost.checkpoint.views import TrackableView
-from milepost.conversion.output_file import write_text
 from milepost.engine.arguments import is_whole_number, wrong
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.turns import LOOK, Turn
@@ -24,6 +23,7 @@ from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.manager import CheckpointManager
 from milepost.restoring.load import read_object_graph
 from milepost.saving.save import read_state
+from milepost.storage.output_file import write_text
 from milepost.storage.paths import check_not_empty, plain_path
 from milepost.tensor import TensorSpec
 from milepost.tools.drawing.name_graph import graph_of_names

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from milepost.engine.left_out import NOTHING, LeftOut
 from milepost.graph.description import metrics_text, shortened
+from milepost.graph.keys import is_value
+from milepost.tools.files import files_text
 from milepost.tools.report.measurement import Pair
 from milepost.tools.report.outline import Outline
 from milepost.tools.report.subject import Subject
@@ -22,7 +25,7 @@ from milepost.tools.terminal import shown
 from milepost.tools.values.comparison import KINDS, Kind
 from milepost.tools.values.histogram import Bins
 from milepost.tools.values.statistics import Statistics, TensorDifference
-from milepost.tools.values.tensors import Row, is_of_program
+from milepost.tools.values.tensors import Row
 
 _HEIGHT: Final = 90
 """The largest height of a bar of a histogram. Each height is one character."""
@@ -80,6 +83,8 @@ class Described:
         rows: Its tensors.
         metrics: The metrics that were saved with it.
         metadata: The metadata that was saved with it.
+        saved_files: The sizes of the files that were saved with it, by name.
+        left_out: What its save has left out on purpose.
         unread: Keys and classes of objects in a file of another library that are not read, or only in part.
         own_names: What layers are called themselves in a file of Keras, by path.
     """
@@ -90,6 +95,8 @@ class Described:
     rows: list[Row]
     metrics: Any = None
     metadata: Any = None
+    saved_files: Mapping[str, int] = field(default_factory=dict)
+    left_out: LeftOut = NOTHING
     unread: dict[str, str] = field(default_factory=dict)
     own_names: dict[str, str] = field(default_factory=dict)
 
@@ -160,7 +167,7 @@ def _checkpoint(checkpoint: Described) -> dict[str, Any]:
     dtypes: Counter[str] = Counter()
     records = 0
     for row in checkpoint.rows:
-        if is_of_program(row.key):
+        if is_value(row.key):
             dtypes[row.dtype.name] += row.size
         else:
             records += row.size
@@ -175,6 +182,8 @@ def _checkpoint(checkpoint: Described) -> dict[str, Any]:
         "records": records,
         "metrics": None if checkpoint.metrics is None else _text(metrics_text(checkpoint.metrics)),
         "metadata": None if checkpoint.metadata is None else _text(checkpoint.metadata),
+        "saved_files": _text(files_text(checkpoint.saved_files)) if checkpoint.saved_files else None,
+        "left_out": _text("; ".join(checkpoint.left_out.summary())) if checkpoint.left_out.values else None,
         "unread": unread,
         "unread_count": len(checkpoint.unread),
     }

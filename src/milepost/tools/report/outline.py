@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from milepost.collector import collection_paused
-from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE
+from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, is_value
 from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.tools.drawing.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer, slots_of
 from milepost.tools.drawing.picture import SLOT as SLOT_VARIABLE
 from milepost.tools.own_names import own_name_of
 from milepost.tools.tree import MARKER, Branch, in_order, tree_of
-from milepost.tools.values.tensors import Row, is_of_program
+from milepost.tools.values.tensors import Row
 
 RECORD: Final = "record"
 """The role of what is no value of the program: the object graph, and the metadata."""
@@ -118,7 +118,7 @@ def _listed(
         if branch.row is not None:
             key = branch.row.key
             tensor = position[key]
-            if not is_of_program(key):
+            if not is_value(key):
                 role = RECORD
         if role != RECORD and name.startswith(MARKER):
             role = SLOT_VARIABLE

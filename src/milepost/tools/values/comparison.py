@@ -18,7 +18,7 @@ from milepost.conversion.chunks import chunks_of, together
 from milepost.conversion.names import NewNames
 from milepost.engine.translation import AS_SAVED, Translation
 from milepost.errors import MilepostError, UnsupportedError
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, short_name, unescape
+from milepost.graph.keys import ATTRIBUTES, OBJECT_GRAPH, is_value, short_name, unescape
 from milepost.graph.plain.values import SHOWN_NONE
 from milepost.restoring.load import read_object_graph
 from milepost.tools.values.blocks import BlockMemory, blocks_of
@@ -363,7 +363,7 @@ def _renamed(keys: Sequence[str], reader: BundleReader, translation: Translation
     taken: dict[str, str] = {}
     for key in keys:
         path, marker, local = key.partition(ATTRIBUTES)
-        new = key if key in (OBJECT_GRAPH, METADATA) else f"{names(path)}{marker}{local}"
+        new = key if not is_value(key) else f"{names(path)}{marker}{local}"
         other = taken.setdefault(new, key)
         if other != key:
             raise UnsupportedError(

@@ -5,24 +5,23 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from milepost.bundle import BundleReader
-from milepost.bundle.catalogue import UNKNOWN
+from milepost.bundle.catalogue import UNKNOWN, Catalogue
 from milepost.checkpoint.short_names import key_of, name_of
 from milepost.collector import collection_paused
 from milepost.errors import CorruptCheckpointError, KeyNotFoundError
-from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, SLOT, VARIABLE_VALUE, unescape
+from milepost.graph.keys import ATTRIBUTES, FILES, SLOT, VARIABLE_VALUE, unescape
 from milepost.graph.plain.values import SHOWN_NONE, SPEC_OF_NONE
 from milepost.restoring.load import nones_of
 from milepost.tensor import DType, TensorSpec
 from milepost.tools.names import typed
-
-_OF_CHECKPOINTS: Final = (OBJECT_GRAPH, METADATA)
 
 
 class Row(NamedTuple):
@@ -85,14 +84,18 @@ class Tensors:
 
     Args:
         reader: The open checkpoint. Only its index is read.
+        with_files: Whether the files that were saved with it are among its tensors.
     """
 
-    def __init__(self, reader: BundleReader) -> None:
+    def __init__(self, reader: BundleReader, *, with_files: bool = False) -> None:
         self.specs: list[TensorSpec] = []
         self._numbers: dict[TensorSpec, int] = {}
         self._dtypes: list[DType] = []
         self._shapes: list[tuple[int, ...]] = []
-        catalogue = self.catalogue = reader.catalogue()
+        catalogue = reader.catalogue()
+        if reader.origin.is_checkpoint and not with_files:
+            catalogue = _without_files(catalogue)
+        self.catalogue = catalogue
         self.keys = catalogue.keys
         self.spec = np.array([*map(self._number, catalogue.specs)], np.int64)[catalogue.spec]
         self.size = catalogue.size.copy()
@@ -150,8 +153,8 @@ class Tensors:
 
 @collection_paused()
 def rows_of(reader: BundleReader, keys: Iterable[str] | None = None) -> list[Row]:
-    """Tensors of a checkpoint, by default all, sorted by key. Only the index is read; and the object graph, if it may say that one is None."""
-    tensors = Tensors(reader)
+    """Tensors of a checkpoint, by default all but files, sorted by key. Only the index is read; and the object graph, if it may say that one is None."""
+    tensors = Tensors(reader, with_files=keys is not None)
     if keys is None:
         return list(tensors.rows())
     positions = {key: position for position, key in enumerate(tensors.keys)}
@@ -164,6 +167,17 @@ def rows_of(reader: BundleReader, keys: Iterable[str] | None = None) -> list[Row
 def row_of(reader: BundleReader, key: str) -> Row:
     """One tensor of a checkpoint."""
     return rows_of(reader, [key])[0]
+
+
+def _without_files(catalogue: Catalogue) -> Catalogue:
+    """The tensors of a checkpoint without the files that were saved with it, whose keys follow each other."""
+    start = bisect_left(catalogue.keys, FILES)
+    count = bisect_left(catalogue.keys, FILES[:-1] + chr(ord(FILES[-1]) + 1)) - start
+    if not count:
+        return catalogue
+    pieces = {position - count * (position > start): each for position, each in catalogue.pieces.items()}
+    kept = np.delete(np.arange(len(catalogue.keys)), slice(start, start + count))
+    return catalogue.take(kept)._replace(pieces=pieces)
 
 
 def _text_size(reader: BundleReader, key: str) -> int:
@@ -212,16 +226,6 @@ def one_selected(reader: BundleReader, name: str) -> str:
     key = key_of(reader, typed(name, reader.keys()))
     reader.spec(key)
     return key
-
-
-def is_of_program(key: str) -> bool:
-    """Whether a tensor is a value of the program that saved, and not the object graph or the metadata.
-
-    Example:
-        >>> is_of_program("v/.ATTRIBUTES/VARIABLE_VALUE"), is_of_program("_CHECKPOINTABLE_OBJECT_GRAPH")
-        (True, False)
-    """
-    return key not in _OF_CHECKPOINTS
 
 
 def steps_of(key: str) -> Sequence[str]:

@@ -36,7 +36,7 @@ function overview(model, state) {
   notices(model, state, last, alarming);
   types(last);
   if (data.checkpoints.length > 1) checkpoints(data.checkpoints);
-  const saved = [["Metrics", last.metrics], ["Metadata", last.metadata]].filter(([, text]) => text !== null);
+  const saved = [["Metrics", last.metrics], ["Metadata", last.metadata], ["Files", last.saved_files], ["Left out when it was saved", last.left_out]].filter(([, text]) => text !== null);
   if (saved.length) {
     byId("saved-with").append(element("dl", {}, ...saved.flatMap(([name, text]) => [element("dt", { text: name }), element("dd", { text })])));
   }

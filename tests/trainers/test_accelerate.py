@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import DataLoaderConfiguration
 
 import milepost.accelerate
-from tests.trainers.small import loader, network, same, seed_all
+from tests.trainers.small import Rows, loader, network, same, seed_all
 
 
 def make(stateful=False, workers=0, accumulate=1):
@@ -190,6 +190,59 @@ class TestDataPosition:
             return seen
 
         assert run(1) + run(2) + run(3) == run(None)
+
+    @pytest.mark.parametrize("sizes", [(4, 4), (8, 4), (4, 8)], ids=str)
+    @pytest.mark.parametrize("seeded", [False, True], ids=["", "seeded"])
+    def test_prepared_loaders_in_zip_are_saved_at_their_last_batch(self, tmp_path, sizes, seeded):
+        """The iterators after the first one are dropped unread by a resumed run, also if it is stopped again after the loop."""
+
+        def run(name, stops):
+            seed_all()
+            configuration = DataLoaderConfiguration(use_seedable_sampler=seeded)
+            accelerator = Accelerator(cpu=True, dataloader_config=configuration)
+            data = accelerator.prepare(*(torch.utils.data.DataLoader(Rows(), size, shuffle=True) for size in sizes))
+            count, seen = milepost.Variable(0), []
+            checkpoint = milepost.accelerate.checkpoint(accelerator, count=count)
+            manager = milepost.CheckpointManager(checkpoint, tmp_path / name, max_to_keep=1)
+            manager.restore_or_initialize()
+            while int(count) < 3:
+                for batches in zip(*data, strict=False):
+                    seen.append([batch.sum().item() for batch in batches])
+                    manager.save()
+                    if len(seen) == stops:
+                        return seen
+                count.assign_add(1)
+                manager.save()
+                if stops == 0:
+                    return seen
+            return seen
+
+        batches = -(-len(Rows()) // max(sizes))
+        assert run("run", batches) + run("run", 0) + run("run", None) == run("whole", None)
+
+    def test_a_last_batch_of_dispatched_data_is_saved(self, tmp_path):
+        """Accelerate itself raises an error for a pass without a batch."""
+
+        class Stream(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(torch.rand(4, 2))
+
+        def read(load):
+            seed_all()
+            accelerator = Accelerator(cpu=True)
+            data = accelerator.prepare(torch.utils.data.DataLoader(Stream(), 2))
+            checkpoint = milepost.accelerate.checkpoint(accelerator)
+            seen = []
+            if load:
+                checkpoint.read(tmp_path / "ckpt")
+                assert list(data) == []
+            for batch in data:
+                seen.append(batch.sum().item())
+                if len(seen) == 2 and not load:
+                    checkpoint.write(tmp_path / "ckpt")
+            return seen if load else [batch.sum().item() for batch in data]
+
+        assert read(load=False) == read(load=True)
 
     def test_a_position_that_was_restored_is_saved_again_before_anything_is_read(self):
         data = loader()

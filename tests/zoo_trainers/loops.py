@@ -139,7 +139,6 @@ def short() -> Any:
 
 _BREAK: dict[str, Any] = {"read": broken, "within": False}
 _TORCHDATA = "Only torchdata's `StatefulDataLoader`, which keeps its iterator, continues such a pass"
-_ZIP = "Where prepared loaders are read by `zip()`, save after the loop and not at its last batch"
 SETUPS = {
     "a shuffled loader": setup(rows),
     "a loader in order, the last batch left out": setup(lambda: rows(shuffle=False, drop_last=True)),
@@ -160,11 +159,20 @@ SETUPS = {
     "one loader after the other": setup(rows, short, read=chained, within=False),
     "Accelerate": setup(rows, accelerate={}),
     "Accelerate, workers": setup(lambda: rows(num_workers=1), accelerate={}),
-    "Accelerate, data without length": setup(unsized, accelerate={"dispatch_batches": False}),
+    "Accelerate, data without length": setup(unsized, accelerate={}),
+    "Accelerate, data without length, `dispatch_batches=False`": setup(unsized, accelerate={"dispatch_batches": False}),
     "Accelerate, `use_stateful_dataloader`": setup(rows, accelerate={"use_stateful_dataloader": True}),
     "Accelerate, `use_seedable_sampler`": setup(rows, accelerate={"use_seedable_sampler": True}),
     "Accelerate, a pass that is left by `break`": setup(rows, accelerate={}, **_BREAK),
-    "Accelerate, `zip()` of two loaders": setup(rows, rows, accelerate={}, said=_ZIP),
+    "Accelerate, `zip()` of two loaders": setup(rows, rows, accelerate={}),
     "Accelerate, `zip()` of two loaders, saved after the loop": setup(rows, rows, accelerate={}, within=False),
     "Accelerate, `zip()` with a shorter loader": setup(rows, short, accelerate={}),
+    "Accelerate, `zip()` with a longer loader": setup(short, rows, accelerate={}),
+    "Accelerate, `zip()` with data without length": setup(short, unsized, accelerate={}),
+    "Accelerate, `zip()` of two loaders, `use_seedable_sampler`": setup(
+        rows, short, rows, accelerate={"use_seedable_sampler": True}
+    ),
+    "Accelerate, `zip()` of two loaders, `use_stateful_dataloader`": setup(
+        short, rows, accelerate={"use_stateful_dataloader": True}
+    ),
 }

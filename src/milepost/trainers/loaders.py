@@ -136,6 +136,19 @@ class LoaderPosition:
         """Whether the last iterator still exists. A loop that is left before the pass is over drops it."""
         return self._iterator is not None and self._iterator() is not None
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the next iterator returns to a loaded position within a pass."""
+        return self._next is not None
+
+    def leave(self) -> None:
+        """Goes to the loaded position and ends the pass there, as a loop does that is left."""
+        saved = self._next
+        if saved is not None:
+            iterator = self.new_iterator()
+            for _ in saved["ahead"]:
+                next(iterator, None)
+
     def arrived(self) -> dict[str, Any] | None:
         """The random state with which training continues; None if it is the saved one. Call this after the iterator is made."""
         state, self._random = self._random, None

@@ -6,6 +6,7 @@ from typing import Any
 
 from milepost.adapters.random_state import global_state
 from milepost.trainers.loaders import LoaderPosition
+from milepost.trainers.prepared import PreparedPosition
 
 
 class DataPosition:
@@ -40,26 +41,27 @@ class DataPosition:
     """
 
     def __init__(self, loader: Any) -> None:
-        self._loader = loader
-        self._position = LoaderPosition(loader)
+        self._position = PreparedPosition(loader) if hasattr(loader, "base_dataloader") else _Plain(loader)
 
     def state_dict(self) -> dict[str, Any]:
         """The position, as plain data."""
-        position = self._position
-        if not hasattr(self._loader, "base_dataloader"):
-            return {"position": position.state(ended=position.has_ended or not position.is_being_read)}
-        from milepost.adapters.accelerate.private import is_being_read
-
-        is_within = is_being_read(self._loader) and position.is_being_read
-        is_last = is_within and position.has_ended
-        return {
-            "position": position.state(int(is_within and not is_last), ended=not is_within),
-            "iteration": self._loader.iteration + is_last,
-        }
+        return self._position.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes to a position that `state_dict` returned."""
+        self._position.load(state)
+
+
+class _Plain:
+    """The position of a loader that is not prepared."""
+
+    def __init__(self, loader: Any) -> None:
+        self._position = LoaderPosition(loader)
+
+    def state(self) -> dict[str, Any]:
+        position = self._position
+        return {"position": position.state(ended=position.has_ended or not position.is_being_read)}
+
+    def load(self, state: dict[str, Any]) -> None:
         self._position.load(state["position"], global_state())
         self._position.arrived()  # the program restores the random state itself
-        if "iteration" in state:
-            self._loader.iteration = state["iteration"]

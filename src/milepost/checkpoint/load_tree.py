@@ -147,7 +147,7 @@ def load(
 
         tree = tree_of(reader, new_name, array, reporter, selected.warn_of_unused, beside)
         for watcher in watchers:
-            watcher.restored(reader.prefix, None)
+            watcher.restored(reader.prefix, None, None)
         if steps:
             with importing():
                 from milepost.engine.layouts.opening import warn_of_copies  # few programs lay out values otherwise

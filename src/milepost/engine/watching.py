@@ -14,13 +14,13 @@ from milepost.graph.contract.operation import Operation
 class Watcher(Protocol):
     """Is told of saves and restores, in the thread that does them."""
 
-    def reading(self, prefix: str, operation: Operation) -> None:
-        """A save has read the values of its objects."""
+    def reading(self, prefix: str, operation: Operation, rank: int | None) -> None:
+        """A save has read the values of its objects. The rank is that of this process, or None if it saves alone."""
 
     def saved(self, prefix: str) -> None:
         """A checkpoint is committed."""
 
-    def restored(self, prefix: str, operation: Operation | None) -> None:
+    def restored(self, prefix: str, operation: Operation | None, rank: int | None) -> None:
         """A checkpoint is restored. The operation is None if it was loaded without objects."""
 
 

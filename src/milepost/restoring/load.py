@@ -226,8 +226,10 @@ def _load_any(
                 pass
         raise
     _log_restored(prepared.restoration, started)  # here, where an error of the program's log undoes nothing
-    for watcher in watchers if rounds is None or rounds.leads else ():
-        watcher.restored(prepared.restoration.record.reader.prefix, prepared.operation)
+    for watcher in watchers:
+        watcher.restored(
+            prepared.restoration.record.reader.prefix, prepared.operation, None if rounds is None else rounds.rank
+        )
     return status
 
 

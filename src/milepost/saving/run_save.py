@@ -125,8 +125,8 @@ class Save:
             share, arrays = plan_share(state, member, self.options)
             self._plan, self._arrays = with_files(share, arrays, self.files)
         self.is_quick = sum([array.nbytes for array in self._arrays]) <= QUICK
-        for watcher in watchers if self.leads else ():
-            watcher.reading(self.prefix, operation)
+        for watcher in watchers:
+            watcher.reading(self.prefix, operation, None if self._rounds is None else self._rounds.rank)
 
     def copy(self, memory: SnapshotMemory) -> None:
         """Copies the values to be written, so that training may continue meanwhile.
@@ -198,7 +198,7 @@ class Save:
         if log is not None:
             path = printable(self.prefix, one_line=True)
             log.info("saved %s: %d values, %d bytes, %s", path, count, size, seconds_since(self._started))
-        for watcher in watchers if self.leads else ():
+        for watcher in watchers:
             watcher.saved(self.prefix)
         if problems:
             for other in problems[1:]:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from milepost.errors import ArgumentError, warn
+from milepost.tools.resumes.attempt import Attempt, Kill
 from milepost.tools.resumes.finding import Finding
 from milepost.tools.resumes.function import StepsOfFunction
 from milepost.tools.resumes.outcome import TwoRuns, as_error, failure_of
-from milepost.tools.resumes.processes import Attempt, Kill, Program, run_killed, run_once
+from milepost.tools.resumes.processes import Program, run_killed, run_once
 from milepost.tools.resumes.steps import compare_steps
 
 

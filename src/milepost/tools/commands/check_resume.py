@@ -14,10 +14,11 @@ from typing import Any
 from milepost.errors import ArgumentError
 from milepost.tools import amounts
 from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
+from milepost.tools.resumes.attempt import Attempt, Kill
 from milepost.tools.resumes.finding import Finding
 from milepost.tools.resumes.outcome import TwoRuns, failure_of
-from milepost.tools.resumes.output import compare_lines, prepared
-from milepost.tools.resumes.processes import Attempt, Kill, run_killed, run_once
+from milepost.tools.resumes.output import compare_outputs
+from milepost.tools.resumes.processes import GRACE, run_killed, run_once
 from milepost.tools.resumes.reasons import name_of
 from milepost.tools.resumes.workplace import PLACEHOLDER, prepare
 from milepost.tools.terminal import line, note, print_json, shown
@@ -46,6 +47,13 @@ def add(commands: Any) -> None:
         metavar="N",
         help="kill the program directly after its N-th save; 2.5 means half-way between the second save and the third; may be repeated; by "
         "default after the first save, and between two later ones",
+    )
+    command.add_argument(
+        "--kill-process",
+        type=int,
+        metavar="RANK",
+        help="kill only this process of a program of several, such as 1 for the second; the others end by themselves, or are killed "
+        f"{GRACE:g} seconds later; by default all are killed at once",
     )
     command.add_argument(
         "--directory",
@@ -100,15 +108,14 @@ def _compared(options: argparse.Namespace, home: Path) -> tuple[Finding | None, 
             remedy="let the program save, and leave the environment variables of this process to it",
         ), None
     homes = programs[0].home / "working", programs[1].home / "working"
-    kills = [_kill(moment, saves, homes[0]) for moment in _moments(options.kill_at, len(saves))]
+    rank = _rank(options.kill_process, undisturbed)
+    kills = [_kill(moment, saves, homes[0], rank) for moment in _moments(options.kill_at, len(saves))]
     outcome = TwoRuns(undisturbed, run_killed(programs[1], kills), homes)
 
     def compare() -> Finding | None:
-        lines = [
-            [prepared(attempt.output, str(each), options.ignore) for attempt in attempts]
-            for attempts, each in zip(([undisturbed], outcome.attempts), homes, strict=True)
-        ]
-        return _without_restore(outcome.attempts) or compare_lines(lines[0][0], lines[1])
+        return _without_restore(outcome.attempts) or compare_outputs(
+            undisturbed, outcome.attempts, homes, options.ignore
+        )
 
     return outcome.finding(compare), outcome
 
@@ -129,15 +136,29 @@ def _moments(wanted: Sequence[float] | None, count: int) -> list[float]:
     return moments
 
 
-def _kill(moment: float, saves: Sequence[dict[str, Any]], home: Path) -> Kill:
+def _rank(wanted: int | None, undisturbed: Attempt) -> int | None:
+    """The process to kill; None for all."""
+    if wanted is None or wanted in (ranks := [0, *undisturbed.others] if undisturbed.others else []):
+        return wanted
+    raise ArgumentError(
+        "the program has no such process that saves together with others",
+        key="--kill-process",
+        expected=f"a number from 0 to {ranks[-1]}" if ranks else "a program of several processes",
+        found=wanted,
+        remedy="pass the number of another process" if ranks else "leave the option out",
+    )
+
+
+def _kill(moment: float, saves: Sequence[dict[str, Any]], home: Path, rank: int | None) -> Kill:
     """The kill at a moment, whose time between two saves is taken from the undisturbed run."""
     number, fraction = int(moment), moment - int(moment)
     event = saves[number - 1]
     name = name_of(event, home)
+    who = "" if rank is None else f"process {rank} "
     if not fraction:
-        return Kill("saved", name, None, f"right after it had saved {name}")
+        return Kill("saved", name, None, f"{who}right after it had saved {name}", rank)
     seconds = fraction * (saves[number]["at"] - event["at"])
-    return Kill("saved", name, seconds, f"{seconds:.2g} s after it had saved {name}")
+    return Kill("saved", name, seconds, f"{who}{seconds:.2g} s after it had saved {name}", rank)
 
 
 def _without_restore(attempts: Sequence[Attempt]) -> Finding | None:
@@ -160,7 +181,8 @@ def _print(options: argparse.Namespace, finding: Finding | None, outcome: TwoRun
     """Prints what was found."""
     kills = [attempt.killed.text for attempt in outcome.attempts if attempt.killed] if outcome is not None else []
     saves = 0 if outcome is None else sum(1 for _ in outcome.undisturbed.of("saved"))
-    lines = 0 if outcome is None else len(outcome.undisturbed.output)
+    outputs = [] if outcome is None else outcome.undisturbed.outputs.values()
+    lines = sum(len(lines) for parts in outputs for lines in parts)
     if options.json:
         difference = None
         if finding is not None:

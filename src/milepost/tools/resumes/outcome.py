@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from milepost.errors import UnmatchedError
+from milepost.tools.resumes.attempt import Attempt
 from milepost.tools.resumes.checkpoints import compare_checkpoints, holds_state_of
 from milepost.tools.resumes.evidence import GLOBAL
 from milepost.tools.resumes.finding import Finding
-from milepost.tools.resumes.processes import Attempt
-from milepost.tools.resumes.reasons import name_of, reasons_of, unrepeated
+from milepost.tools.resumes.reasons import name_of, reasons_of_all, unrepeated
 
 _NOT_REPEATED = (
     "the program does not compute the same in every process; set its seeds, and choose deterministic operations, "
@@ -50,7 +50,7 @@ class TwoRuns(NamedTuple):
             return finding
         if not finding.is_resumed:
             return replace(finding, remedy="; ".join(filter(None, [_NOT_REPEATED, finding.hint])))
-        reasons = reasons_of(self.undisturbed, self.attempts, self.homes)
+        reasons = reasons_of_all(self.undisturbed, self.attempts, self.homes)
         return replace(finding, reasons=reasons, remedy=None if reasons else finding.hint or _UNEXPLAINED)
 
     def _last_checkpoints(self) -> Finding | None:

@@ -1,5 +1,7 @@
 """Compares the lines that a program has written to its output.
 
+Of several processes, each is compared with that of the same rank. What they have written to the output of their launcher comes in any order.
+
 A run that was killed writes some lines twice, since it computes the steps after its last checkpoint again. It may lack a line that it would have
 written right after a save. So each line of each of its processes must be one of the undisturbed run, in the same order, and the last one must be
 there.
@@ -10,7 +12,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from milepost.tools.resumes.attempt import LAUNCHER, Attempt
 from milepost.tools.resumes.finding import Finding
 
 
@@ -33,37 +37,66 @@ def prepared(lines: Iterable[str], directory: str, ignored: Sequence[re.Pattern[
     return kept
 
 
-def compare_lines(undisturbed: Sequence[str], processes: Sequence[Sequence[str]]) -> Finding | None:
+def compare_outputs(
+    undisturbed: Attempt, attempts: Sequence[Attempt], homes: tuple[Path, Path], ignored: Sequence[re.Pattern[str]]
+) -> Finding | None:
     """How the output of two runs differs; None if every line is the same.
 
     Args:
-        undisturbed: The lines of the undisturbed run.
-        processes: Those of each process of the run that was killed.
+        undisturbed: The run that was not killed.
+        attempts: The starts of the other one.
+        homes: The directories of the two runs.
+        ignored: Expressions; a line in which one is found is left out.
     """
-    for number, lines in enumerate(processes):
-        position = 0
-        for line in lines:
-            try:
-                position = undisturbed.index(line, position)
-            except ValueError:
-                return Finding(
-                    f"the program wrote another line {_of(number)}",
-                    None,
-                    _nearest(line, undisturbed),
-                    repr(line),
-                    is_resumed=number > 0,
-                    hint="if the line may differ, as a time may, leave it out with --ignore",
-                )
-            position += 1
-    if undisturbed and undisturbed[-1] not in processes[-1]:
-        return Finding(
-            "the last line of the undisturbed run was not written by the other one", None, repr(undisturbed[-1])
-        )
+    for name, parts in undisturbed.outputs.items():
+        expected = [line for part in parts for line in prepared(part, str(homes[0]), ignored)]
+        found = [
+            [prepared(part, str(homes[1]), ignored) for part in attempt.outputs.get(name, [])] for attempt in attempts
+        ]
+        finding = compare_lines(expected, found, name, is_ordered=undisturbed.is_ordered(name))
+        if finding is not None:
+            return finding
     return None
 
 
-def _of(number: int) -> str:
-    return "when it was started again" if number else "before it was killed"
+def compare_lines(
+    undisturbed: Sequence[str],
+    attempts: Sequence[Sequence[Sequence[str]]],
+    name: str = LAUNCHER,
+    *,
+    is_ordered: bool = True,
+) -> Finding | None:
+    """How the lines of a process differ; None if every line is the same.
+
+    Args:
+        undisturbed: The lines of the undisturbed run.
+        attempts: For each start of the run that was killed, the lines of each process that it has started.
+        name: Which process that is.
+        is_ordered: Whether the order counts.
+    """
+    for number, parts in enumerate(attempts):
+        for lines in parts:
+            position = 0
+            for line in lines:
+                try:
+                    position = undisturbed.index(line, position if is_ordered else 0) + 1
+                except ValueError:
+                    return Finding(
+                        f"{name} wrote another line {'when it was started again' if number else 'before it was killed'}",
+                        None,
+                        _nearest(line, undisturbed),
+                        repr(line),
+                        is_resumed=number > 0,
+                        hint="if the line may differ, as a time may, leave it out with --ignore",
+                    )
+    last = [line for lines in attempts[-1] for line in lines]
+    if undisturbed and is_ordered and undisturbed[-1] not in last:
+        return Finding(
+            f"the last line of the undisturbed run was not written by {name} in the other one",
+            None,
+            repr(undisturbed[-1]),
+        )
+    return None
 
 
 def _nearest(line: str, lines: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
-"""Runs a program in a process of its own, kills it where it is asked to, and starts it again.
+"""Runs a program, kills it where it is asked to, and starts it again.
 
-A kill is SIGKILL to the process and to those that it has started, so nothing is cleaned up. A program that is to be killed right after an
-event waits there, so that no other step follows. One that is to be killed some time after it goes on meanwhile.
+A kill is SIGKILL to the process, to those of its group, and to all that record: a launcher gives each of its workers a session of its own. So nothing
+is cleaned up. A program that is to be killed right after an event waits there, so that no other step follows. One that is to be killed some time after it
+goes on meanwhile. If one process of several is killed, the others are, some time later, if they have not ended.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import ArgumentError, StorageError, UnmatchedError
-from milepost.tools.resumes.recording import VARIABLE
+from milepost.tools.resumes.attempt import Attempt, EventReader, Kill, Process
+from milepost.tools.resumes.recording import VARIABLE, Task
 
+GRACE: Final = 20.0
+"""Seconds in which the other processes of a run may end after one was killed."""
 _PAUSE: Final = 0.005
-_LAST_LINES: Final = 12
+_MOST_ENDING: Final = 1.0
+"""Seconds to wait until processes that were killed have ended."""
 
 
 class Program(NamedTuple):
@@ -45,45 +49,6 @@ class Program(NamedTuple):
     timeout: float | None = None
 
 
-class Kill(NamedTuple):
-    """When a process is killed.
-
-    Attributes:
-        event: The kind of the event.
-        name: The end of its name.
-        delay: Seconds after it; None if nothing is to follow it.
-        text: When that is, for people.
-    """
-
-    event: str
-    name: str
-    delay: float | None
-    text: str
-
-
-@dataclass
-class Attempt:
-    """One process of a program.
-
-    Attributes:
-        events: What it has recorded.
-        output: The lines that it has written to its output.
-        errors: The last lines of its error output.
-        status: Its exit status.
-        killed: The kill that has ended it, or None.
-    """
-
-    events: list[dict[str, Any]] = field(default_factory=list)
-    output: list[str] = field(default_factory=list)
-    errors: str = ""
-    status: int = 0
-    killed: Kill | None = None
-
-    def of(self, event: str) -> Iterator[dict[str, Any]]:
-        """The events of a kind."""
-        return (each for each in self.events if each["event"] == event)
-
-
 def run_once(program: Program, number: int, kill: Kill | None = None) -> Attempt:
     """Runs a program in one process.
 
@@ -97,22 +62,23 @@ def run_once(program: Program, number: int, kill: Kill | None = None) -> Attempt
         ArgumentError: It would save elsewhere than below its home.
         StorageError: It cannot be started.
     """
-    events = program.home / f"events-{number}"
-    stop_at = None if kill is None or kill.delay is not None else (kill.event, kill.name)
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **program.environment}
-    environment[VARIABLE] = json.dumps([str(events), os.path.realpath(program.home), stop_at])
     output, errors = program.home / f"output-{number}", program.home / f"errors-{number}"
-    attempt = Attempt()
-    with open(output, "wb") as out, open(errors, "wb") as err, _started(program, environment, out, err) as process:
-        reader = _EventReader(events, attempt)
+    stop_at = None if kill is None or kill.delay is not None else (kill.event, kill.name, kill.rank)
+    task = Task(
+        str(program.home / f"events-{number}"), os.path.realpath(program.home), str(output), os.getpid(), stop_at
+    )
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **program.environment, VARIABLE: json.dumps(task)}
+    attempt, reader = Attempt(), EventReader(program.home, number)
+    with (
+        open(output, "wb") as out,
+        open(errors, "wb") as err,
+        _started(program, environment, out, err, reader) as process,
+    ):
         _wait(process, reader, kill, program, attempt)
         attempt.status = process.wait()
     reader.read()
-    text = output.read_text(errors="backslashreplace")
-    if attempt.killed is not None:
-        text = text[: text.rfind("\n") + 1]  # the last line may be incomplete
-    attempt.output = text.splitlines()
-    attempt.errors = "\n".join(errors.read_text(errors="backslashreplace").splitlines()[-_LAST_LINES:])
+    reader.give_events(attempt)
+    attempt.add_lines(program.home, number, reader)
     return attempt
 
 
@@ -138,32 +104,11 @@ def run_killed(program: Program, kills: Sequence[Kill]) -> list[Attempt]:
     return attempts
 
 
-class _EventReader:
-    """Reads the events of a running process. The last line may be incomplete."""
-
-    def __init__(self, path: Path, attempt: Attempt) -> None:
-        self._path = path
-        self._attempt = attempt
-        self._position = 0
-
-    def read(self) -> list[dict[str, Any]]:
-        """The events since the last call."""
-        try:
-            with open(self._path, "rb") as file:
-                file.seek(self._position)
-                data = file.read()
-        except FileNotFoundError:
-            return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self._position += len(whole)
-        events = [json.loads(line) for line in whole.splitlines()]
-        self._attempt.events += events
-        return events
-
-
 @contextmanager
-def _started(program: Program, environment: Mapping[str, str], out: Any, err: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A process, which has ended when the block ends."""
+def _started(
+    program: Program, environment: Mapping[str, str], out: Any, err: Any, reader: EventReader
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process, which has ended when the block ends, with those that it has started."""
     try:
         process = subprocess.Popen(
             program.command,
@@ -181,46 +126,71 @@ def _started(program: Program, environment: Mapping[str, str], out: Any, err: An
     try:
         yield process
     finally:
-        _kill(process)
+        _kill(process, reader)
         process.wait()
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process and those that it has started in its group."""
+def _kill(process: subprocess.Popen[bytes], reader: EventReader) -> None:
+    """Kills a process, those that it has started in its group, and all that record."""
     if sys.platform != "win32":
-        try:
+        with suppress(ProcessLookupError, PermissionError):  # all have ended
             os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # all have ended
-            pass
     elif process.poll() is None:
         process.kill()
+    reader.read()  # which others there are
+    others = [each for each in reader.processes.values() if _is_running(each)]
+    for each in others:
+        _kill_one(each)
+    end = time.monotonic() + _MOST_ENDING
+    while any(map(_is_running, others)) and time.monotonic() < end:
+        time.sleep(_PAUSE)
+
+
+def _kill_one(process: Process) -> None:
+    """Kills a process that records, and those of its group if it leads one."""
+    with suppress(ProcessLookupError, PermissionError):  # it has ended
+        if sys.platform == "win32":
+            os.kill(process.number, signal.SIGTERM)  # this ends it at once there
+        elif process.group[0] == process.number:
+            os.killpg(process.number, signal.SIGKILL)
+        else:
+            os.kill(process.number, signal.SIGKILL)
+
+
+def _is_running(process: Process) -> bool:
+    """Whether a process that records runs, and its number is not that of a later process."""
+    if sys.platform == "win32":
+        return False  # the number tells too little there
+    try:
+        return (os.getpgid(process.number), os.getsid(process.number)) == process.group
+    except (ProcessLookupError, PermissionError):
+        return False
 
 
 def _wait(
-    process: subprocess.Popen[bytes], reader: _EventReader, kill: Kill | None, program: Program, attempt: Attempt
+    process: subprocess.Popen[bytes], reader: EventReader, kill: Kill | None, program: Program, attempt: Attempt
 ) -> None:
-    """Waits until a process ends, or until the moment to kill it, and kills it."""
+    """Waits until a program ends, or until the moment to kill it, and kills it."""
     end = None if program.timeout is None else time.monotonic() + program.timeout
     moment: float | None = None
     while True:
-        for event in reader.read():
+        for event, rank in reader.read():
             if event["event"] == "outside":
-                raise ArgumentError(
-                    "the program would save outside of the directory of its run, where the two runs would share their checkpoints; "
-                    "nothing was saved",
-                    file=event["name"],
-                    expected=f"a checkpoint below {program.home}",
-                    remedy=program.remedy,
-                )
-            if kill is not None and event["event"] == kill.event and f"/{event['name']}".endswith(f"/{kill.name}"):
+                raise _outside(event["name"], program)
+            if kill is not None and kill.is_after(event, rank):
                 moment = time.monotonic() + (kill.delay or 0.0)
-        now = time.monotonic()
-        if moment is not None and now >= moment and process.poll() is None:
-            attempt.killed = kill
-            _kill(process)
-            return
         if process.poll() is not None:
             return
+        now = time.monotonic()
+        if moment is not None and now >= moment:
+            if kill is None or kill.rank is None:
+                attempt.killed = attempt.killed or kill
+                _kill(process, reader)
+                return
+            attempt.killed = kill
+            for each in [each for each in reader.processes.values() if each.rank == kill.rank and _is_running(each)]:
+                _kill_one(each)
+            kill, moment = None, now + GRACE
         if end is not None and now > end:
             raise UnmatchedError(
                 "a process of the program takes too long",
@@ -228,3 +198,13 @@ def _wait(
                 remedy="let it take fewer steps, or raise the timeout",
             )
         time.sleep(_PAUSE if moment is None else min(_PAUSE, max(0.0, moment - now)))
+
+
+def _outside(name: str, program: Program) -> ArgumentError:
+    return ArgumentError(
+        "the program would save outside of the directory of its run, where the two runs would share their checkpoints; "
+        "nothing was saved",
+        file=name,
+        expected=f"a checkpoint below {program.home}",
+        remedy=program.remedy,
+    )

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from milepost.tools.resumes.attempt import Attempt
 from milepost.tools.resumes.evidence import GLOBAL
 from milepost.tools.resumes.facts import Recorded
 from milepost.tools.resumes.finding import Reason
-from milepost.tools.resumes.processes import Attempt
 
 _MOST_REASONS: Final = 10
 _MOST_VALUES: Final = 3
@@ -30,6 +31,23 @@ _REMEDIES: Final = {
     "object": "put it into the Checkpoint",
     "value": "keep it in the Checkpoint, or compute it from what is restored",
 }
+
+
+def reasons_of_all(undisturbed: Attempt, attempts: Sequence[Attempt], homes: tuple[Path, Path]) -> tuple[Reason, ...]:
+    """What could explain a difference, in each process, with what only some of them lack named with the process.
+
+    Args:
+        undisturbed: The run that was not killed.
+        attempts: The starts of the other run.
+        homes: The directories of the two runs.
+    """
+    reasons = [*reasons_of(undisturbed, attempts, homes)]
+    known = {each.name for each in reasons}
+    for rank in undisturbed.others:
+        of_rank = reasons_of(undisturbed.of_process(rank), [each.of_process(rank) for each in attempts], homes)
+        reasons += [replace(each, name=f"{each.name}, in process {rank}") for each in of_rank if each.name not in known]
+        known |= {each.name for each in of_rank}
+    return tuple(reasons[:_MOST_REASONS])
 
 
 def reasons_of(undisturbed: Attempt, attempts: Sequence[Attempt], homes: tuple[Path, Path]) -> tuple[Reason, ...]:

@@ -1,7 +1,9 @@
 """Writes down, in a program that was started to be compared, what it saves, restores and holds.
 
-The environment variable `VARIABLE` asks for it. Its value is JSON of a `Task`. The events are lines of JSON in one file::
+The environment variable `VARIABLE` asks for it. Its value is JSON of a `Task`. The events are lines of JSON, in one file for each process::
 
+    file    := process, event, ...
+    process := JSON: {"event": "process", "name": number, "group": number, "session": number}
     event   := JSON: {"event": kind, "at": seconds, ...}
     reading := JSON: {"event": "reading", "name": prefix, "facts": facts}                  a save has read its values
     saved   := JSON: {"event": "saved", "name": prefix}                                    the checkpoint is committed
@@ -9,6 +11,7 @@ The environment variable `VARIABLE` asks for it. Its value is JSON of a `Task`. 
     line    := JSON: {"event": "line", "name": line, "facts": facts}                       what is new at a line after a restore
     loop    := JSON: {"event": "loop", "lines": [line, ...]}                               the lines that were run between two saves
     outside := JSON: {"event": "outside", "name": prefix}                                  a save would write elsewhere than below the home of the run
+    rank    := JSON: {"event": "rank", "name": rank}                                       the process is one of several
     step    := JSON: {"event": "step", "name": number, "values": values}                   a step of a function
     facts   := JSON: {name: fact, ...}
 """
@@ -32,6 +35,7 @@ from milepost.graph.traversal import walk
 from milepost.tools.resumes.evidence import Facts, evidence_of, objects_of_program
 from milepost.tools.resumes.lines import Lines
 from milepost.tools.resumes.loops import positions_of_loops
+from milepost.tools.resumes.own_output import divide_output
 from milepost.tools.resumes.program import frames_of_program
 
 VARIABLE: Final = "MILEPOST_CHECK_RESUME"
@@ -46,14 +50,19 @@ class Task(NamedTuple):
     """What a program is asked to do.
 
     Attributes:
-        events: The file for the events.
+        events: How the file for the events begins. The number of the process follows.
         home: The directory below which it may save.
-        stop_at: The kind and the name of the event after which it waits to be killed; the name ends with this. None if there is none.
+        output: The file for the output. Other processes than the first have files of their own, whose names begin with this.
+        parent: The number of the process that has started the program.
+        stop_at: The kind and the name of the event after which it waits to be killed, and the rank of the process that waits; None for all. The
+            name ends with this. None if there is no such event.
     """
 
     events: str
     home: str
-    stop_at: tuple[str, str] | None
+    output: str
+    parent: int
+    stop_at: tuple[str, str, int | None] | None
 
 
 class Recorder:
@@ -65,16 +74,26 @@ class Recorder:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._process = os.getpid()
+        self._rank: int | None = None
+        self._begin()
         self._lines: Lines | None = None
         self._loop: set[str] = set()
         self._count = 0
         self._digests: defaultdict[str, set[str]] = defaultdict(set)
 
-    def reading(self, prefix: str, operation: Operation) -> None:
+    def _begin(self) -> None:
+        """Begins to record this process."""
+        self._process = os.getpid()
+        group = session = 0
+        if sys.platform != "win32":
+            group, session = os.getpgid(0), os.getsid(0)
+        self._put("process", str(self._process), group=group, session=session)
+        divide_output(self._task.output, self._task.parent)
+
+    def reading(self, prefix: str, operation: Operation, rank: int | None) -> None:
         """Records what the program holds when it saves."""
         self._end_lines()
-        if not self._is_concerned(prefix):
+        if not self._is_concerned(prefix, rank):
             return
         directory = os.path.realpath(os.path.dirname(prefix))
         if not f"{directory}/".startswith(f"{self._task.home}/"):
@@ -92,13 +111,13 @@ class Recorder:
 
     def saved(self, prefix: str) -> None:
         """Records a save, and waits to be killed if it is the one."""
-        if self._is_concerned(prefix):
+        if self._is_concerned(prefix, None):
             self._put("saved", prefix)
 
-    def restored(self, prefix: str, operation: Operation | None) -> None:
+    def restored(self, prefix: str, operation: Operation | None, rank: int | None) -> None:
         """Records what the program holds after a restore, and at each line that follows."""
         self._end_lines()
-        if not self._is_concerned(prefix):
+        if not self._is_concerned(prefix, rank):
             return
         self._digests.clear()
         frames = frames_of_program(sys._getframe(1))
@@ -134,18 +153,28 @@ class Recorder:
             self._lines.stop()
             self._lines = None
 
-    def _is_concerned(self, prefix: str) -> bool:
-        """Whether this is the process that was started, and no child of it, and the checkpoint is in a file."""
-        return os.getpid() == self._process and prefix != in_memory.PREFIX
+    def _is_concerned(self, prefix: str, rank: int | None) -> bool:
+        """Whether the checkpoint is in a file, and this process has begun to record. A fork of it does if it is one of several with a rank."""
+        if os.getpid() != self._process:
+            if rank is None:
+                return False
+            self._rank = None
+            self._begin()
+        if rank is not None and self._rank is None:
+            self._rank = rank
+            self._put("rank", str(rank))
+        return prefix != in_memory.PREFIX
 
     def _put(self, event: str, name: str, **more: Any) -> None:
+        if os.getpid() != self._process:
+            return  # a fork of it, which runs the lines that are followed
         if event in _OF_FILES:
             name = os.path.abspath(name)
         line = json.dumps({"event": event, "name": name, "at": time.monotonic(), **more})
-        with open(self._task.events, "a", encoding="utf-8") as file:
+        with open(f"{self._task.events}-{self._process}", "a", encoding="utf-8") as file:
             file.write(line + "\n")
-        stop_event, stop_name = self._task.stop_at or ("", "")
-        if event == stop_event and f"/{name}".endswith(f"/{stop_name}"):
+        stop_event, stop_name, rank = self._task.stop_at or ("", "", None)
+        if event == stop_event and f"/{name}".endswith(f"/{stop_name}") and rank in (None, self._rank):
             threading.Event().wait()  # until this process is killed
 
 
@@ -155,8 +184,7 @@ def start(text: str) -> Recorder:
     Args:
         text: The value of `VARIABLE`.
     """
-    events, home, stop_at = json.loads(text)
-    recorder = Recorder(Task(events, home, None if stop_at is None else tuple(stop_at)))
+    recorder = Recorder(Task(*json.loads(text)))
     watchers.append(recorder)
     return recorder
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from milepost.tools import amounts
+from milepost.tools.resumes.attempt import Attempt
 from milepost.tools.resumes.facts import short
 from milepost.tools.resumes.finding import Finding
-from milepost.tools.resumes.processes import Attempt
 from milepost.tools.resumes.yielded import Encoded
 from milepost.tools.values.blocks import BlockMemory, blocks_of
 from milepost.tools.values.statistics import TensorDifference

@@ -35,7 +35,6 @@ class Files(Protocol):
     """Open files by number, or files that are opened when they are asked for."""
 
     def __getitem__(self, number: int, /) -> ReadableFile: ...
-    def __len__(self) -> int: ...
 
 
 class Catalogue(NamedTuple):
@@ -154,10 +153,12 @@ class Catalogue(NamedTuple):
         files: list[ReadableFile] = []
         for part in parts:
             spec = np.where(part.spec == UNKNOWN, UNKNOWN, part.spec + len(specs))
-            file = np.where(part.file == UNKNOWN, UNKNOWN, part.file + len(files))
+            used, file = np.unique(part.file, return_inverse=True)  # `UNKNOWN` is the least
+            is_any_unknown = UNKNOWN in used
+            file = np.where(part.file == UNKNOWN, UNKNOWN, file - is_any_unknown + len(files))
             shifted.append(part._replace(spec=spec, file=file))
             specs += part.specs
-            files += [part.files[number] for number in range(len(part.files))]
+            files += [part.files[number] for number in used[int(is_any_unknown) :].tolist()]
         return cls(
             [*chain.from_iterable(part.keys for part in parts)],
             specs,

@@ -7,13 +7,13 @@ index is read, and all entries of the usual form are decoded at once, unless a b
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
 import numpy as np
 
-from milepost.bundle.catalogue import Catalogue
+from milepost.bundle.catalogue import UNKNOWN, Catalogue
 from milepost.bundle.format import strings
 from milepost.bundle.format.columns import decode_all, entries_of
 from milepost.bundle.format.entry import Entry, decode
@@ -32,6 +32,9 @@ from milepost.tensor import TensorSlice, TensorSpec
 _LITTLE, _BIG = 0, 1
 _MOST_SHARDS: Final = 99_999
 """The largest number of shards that the five digits in the names of data files allow."""
+_FEW_SHARDS: Final = 64
+"""If the header has a larger number, only the data files that entries name are expected. A save to an object store draws a number that no other
+save has, and TensorFlow opens only what entries name."""
 _NOWHERE: Final = KEY_START
 """A key that no index has. It is not the key of the header, which is empty, and is too short for that of a slice."""
 _FIRST_NAME: Final = "\x01"
@@ -50,7 +53,7 @@ class Index:
 
     Attributes:
         file: The open file, or its content if the file was closed.
-        shards: The number of data files.
+        shards: The number of data files in their names.
         byteorder: The byte order of the machine that wrote them.
         decoded: The entries that are decoded so far, by key.
 
@@ -151,6 +154,14 @@ class Index:
         """All entries by their rows, first those of pieces. `name_of` says what a row is. Errors are those of `catalogue`."""
         columns = self._columns()
         return columns.with_entries({row: self._other(row) for row in columns.others})
+
+    def shard_numbers(self) -> Sequence[int]:
+        """The numbers of the data files that there must be. Errors are those of `catalogue`, if only some of them are expected."""
+        if self.shards <= _FEW_SHARDS:
+            return range(self.shards)
+        file = self.with_pieces().file
+        numbers: list[int] = np.unique(file[(file != UNKNOWN) & (file < self.shards)]).tolist()
+        return numbers
 
     def name_of(self, row: str) -> str:
         """The key of a tensor, or the key and the box of a piece.

@@ -52,7 +52,11 @@ class BundleReader(Protocol):
 
     @property
     def shard_paths(self) -> list[str]:
-        """The files that hold tensors."""
+        """The files that hold tensors.
+
+        Raises:
+            CorruptCheckpointError: The index says which of very many files there are, and is damaged.
+        """
         ...
 
     @property

@@ -21,9 +21,6 @@ class OpenFiles:
         storage: Where the files are. A relative prefix must mean the same if the current directory changes.
         prefix: The checkpoint's prefix.
         index: Its index.
-
-    Attributes:
-        paths: The paths of the data files.
     """
 
     def __init__(self, storage: Storage, prefix: str, index: Index) -> None:
@@ -34,10 +31,15 @@ class OpenFiles:
         self._data: dict[int, ReadableFile] = {}
         self._closed = False
         self._released = False
-        self.paths = [data_path(prefix, shard, index.shards) for shard in range(index.shards)]
 
-    def __len__(self) -> int:
-        return self._index.shards
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the data files that there must be; errors are those of `milepost.bundle.index.Index.shard_numbers`."""
+        return [self.path_of(shard) for shard in self._index.shard_numbers()]
+
+    def path_of(self, shard: int) -> str:
+        """The path of the data file with a number."""
+        return data_path(self._prefix, shard, self._index.shards)
 
     def __getitem__(self, shard: int) -> ReadableFile:
         return self.data_file(shard)
@@ -102,8 +104,8 @@ class OpenFiles:
             return sum(file.size for file in self._data.values())
 
     def hold(self) -> None:
-        """Opens all data files. Errors are those of `data_file`."""
-        for shard in range(self._index.shards):
+        """Opens all data files. Errors are those of `data_file` and `paths`."""
+        for shard in self._index.shard_numbers():
             self.data_file(shard)
 
     def release(self) -> None:
@@ -133,14 +135,14 @@ class OpenFiles:
 
     def _open(self, shard: int, key: str | None) -> ReadableFile:
         try:
-            file = self._storage.open(self.paths[shard])
+            file = self._storage.open(self.path_of(shard))
         except CheckpointNotFoundError:
             if self._index.is_visible() is False:
                 raise _replaced(self._prefix, key) from None
             raise CheckpointNotFoundError(
                 "a data file of the checkpoint is missing",
                 key=key,
-                file=self.paths[shard],
+                file=self.path_of(shard),
                 remedy="keep the files of a checkpoint as long as values in it are deferred"
                 if self._released
                 else "copy all files of a checkpoint, or use another one",

@@ -5,8 +5,6 @@ All entries are checked at once, since an index may have millions of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from milepost.bundle.catalogue import UNKNOWN, Catalogue
@@ -25,24 +23,25 @@ def check_placement(index: Index, files: OpenFiles) -> None:
         StorageError: A data file cannot be opened.
         UnsupportedError: Values of an element type cannot be read.
     """
-    files.hold()
     entries = index.with_pieces()
-    sizes = np.array([file.size for file in map(files.data_file, range(index.shards))], np.int64)
+    sizes = np.zeros(index.shards, np.int64)
+    for shard in index.shard_numbers():
+        sizes[shard] = files.data_file(shard).size
     left = sizes[np.clip(entries.file, 0, index.shards - 1)] - entries.size  # sums may have more than 63 bits
     is_wrong = (entries.file != UNKNOWN) & ((entries.file >= index.shards) | (entries.start > left))
     first = entries.take(np.flatnonzero(is_wrong)[:1])
     for row, entry in zip(first.keys, entries_of(first), strict=True):
         files.file_of(index.name_of(row), entry)  # raises an error that says what is wrong
-    check_apart(index, entries, files.paths)
+    check_apart(index, entries, files)
 
 
-def check_apart(index: Index, entries: Catalogue, paths: Sequence[str]) -> None:
+def check_apart(index: Index, entries: Catalogue, files: OpenFiles) -> None:
     """Checks that no two entries claim the same bytes. Nothing is opened.
 
     Args:
         index: The index.
         entries: All of its entries, also those of pieces.
-        paths: The paths of the data files.
+        files: The data files.
 
     Raises:
         CorruptCheckpointError: Two entries do.
@@ -56,7 +55,7 @@ def check_apart(index: Index, entries: Catalogue, paths: Sequence[str]) -> None:
         raise CorruptCheckpointError(
             "two tensors claim the same bytes",
             key=key,
-            file=paths[shard[position]] if shard[position] < len(paths) else None,
+            file=files.path_of(int(shard[position])) if shard[position] < index.shards else None,
             expected=f"a start at {int(start[position]) + int(size[position])} or later, where {before!r} ends",
             found=int(start[position + 1]),
         )

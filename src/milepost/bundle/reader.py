@@ -69,7 +69,14 @@ class IndexedReader:
         self._swapped = self._index.byteorder != sys.byteorder
         self._wanted = 0
         self._unchecked: float = _UNCHECKED
-        self.shard_paths = self._files.paths
+
+    @property
+    def shard_paths(self) -> list[str]:
+        return self._files.paths
+
+    def shard_path(self, shard: int) -> str:
+        """The path of the data file with a number."""
+        return self._files.path_of(shard)
 
     def keys(self) -> list[str]:
         return self._index.keys()
@@ -220,7 +227,7 @@ class IndexedReader:
         """
         self._unchecked = float(self._files.opened_bytes())
         if self._wanted > self._unchecked:
-            check_apart(self._index, self._index.with_pieces(), self._files.paths)
+            check_apart(self._index, self._index.with_pieces(), self._files)
             self._unchecked = math.inf
 
     def _pieces(self, key: str, entry: Entry, box: TensorSlice | None) -> tuple[tuple[int, ...], list[_StoredRun]]:

@@ -49,6 +49,7 @@ class BundleWriter:
     Args:
         shards: The number of data files.
         alignment: Tensors begin at multiples of it. With 1, files are those that TensorFlow would write.
+        named: The number of data files that is in their names, if it is a larger one: TensorFlow opens only the files that entries name.
 
     Example:
         >>> from milepost.storage import MemoryStorage
@@ -60,9 +61,10 @@ class BundleWriter:
         ...     file.write(0, [writer.index()])
     """
 
-    def __init__(self, *, shards: int = 1, alignment: int = ALIGNMENT) -> None:
+    def __init__(self, *, shards: int = 1, alignment: int = ALIGNMENT, named: int | None = None) -> None:
         if shards < 1 or alignment < 1:
             raise ValueError(f"there is no bundle of {shards} shards aligned to {alignment}")
+        self._named = named or shards
         self._shards: list[list[Placed] | None] = [[] for _ in range(shards)]
         self._alignment = alignment
         self._keys: set[bytes] = set()
@@ -236,7 +238,7 @@ class BundleWriter:
         in_pieces = {key: encode(spec.dtype, spec.shape, slices=boxes) for key, (spec, boxes) in self._sliced.items()}
         entries = self._entries | in_pieces if in_pieces else self._entries
         table = TableWriter()
-        table.add([header(len(self._shards))])
+        table.add([header(self._named)])
         keys = sorted(entries)
         table.add(zip(keys, map(entries.__getitem__, keys), strict=True))
         return table.finish()

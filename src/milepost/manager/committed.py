@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.bundle import data_path, index_path
+from milepost.bundle import index_path
 from milepost.engine.arguments import wrong
 from milepost.errors import warn
 from milepost.logs import WARNING, heard
-from milepost.series.leftovers import visible_shards
+from milepost.series.leftovers import data_files, visible_shards
 from milepost.series.metadata import Metadata
 from milepost.storage import Storage
 
@@ -65,8 +65,8 @@ def check_hook(on_committed: Any) -> None:
 def call_hook(hook: OnCommitted, storage: Storage, path: str, step: int, saved: Metadata) -> None:
     """Tells a function of a checkpoint. An error of the function becomes a warning, because the checkpoint is saved all the same."""
     try:
-        shards = visible_shards(storage, path) or 0
-        files = (index_path(path), *(data_path(path, shard, shards) for shard in range(shards)))
+        data = data_files(storage, path).get(visible_shards(storage, path) or 0, [])
+        files = (index_path(path), *sorted(data))
         hook(CommittedSave(path, step, saved.metrics, saved.metadata, files, saved.nonfinite))
     except Exception as error:  # a function of the program may raise anything
         name = getattr(hook, "__qualname__", None) or repr(hook)

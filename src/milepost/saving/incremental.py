@@ -271,7 +271,7 @@ def _divided(
         write._replace(shard=linked[stored[number].shard] if number in stored else files.index(new[number]))
         for number, write in enumerate(writes)
     ]
-    return Division(placed, len(files), stored, [reader.shard_paths[shard] for shard in links], reader)
+    return Division(placed, len(files), stored, [*map(reader.shard_path, links)], reader)
 
 
 def _worth_linking(unchanged: Mapping[int, Candidate]) -> list[int]:

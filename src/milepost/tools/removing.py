@@ -17,7 +17,7 @@ from milepost.storage.local import LOCAL_STORAGE
 from milepost.tools.dry_run import DryRunStorage
 from milepost.tools.inventory import size_of
 from milepost.tools.prefixes import listing_directory
-from milepost.tools.users import Process, is_being_saved, is_directory_saved_to, readers_of
+from milepost.tools.users import FileUser, is_being_saved, is_directory_saved_to, readers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Removal:
     size: int
     is_listed: bool
     is_pinned: bool
-    readers: tuple[Process, ...] = ()
+    readers: tuple[FileUser, ...] = ()
     is_run_alive: bool = False
 
 

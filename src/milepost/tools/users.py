@@ -15,7 +15,7 @@ _PROCESSES: Final = "/proc"
 """Where Linux lists the processes. Other systems do not say which files a process has open."""
 
 
-class Process(NamedTuple):
+class FileUser(NamedTuple):
     """A process that has files of a checkpoint open.
 
     Attributes:
@@ -37,12 +37,12 @@ def is_directory_saved_to(prefix: str) -> bool:
     return any(LOCAL_STORAGE.in_use(each.path) for each in _saves(prefix))
 
 
-def readers_of(prefix: str) -> list[Process]:
+def readers_of(prefix: str) -> list[FileUser]:
     """The other processes that have the index or a data file of a checkpoint open, as far as Linux tells this user."""
     files = [index_path(prefix), *(path for paths in data_files(LOCAL_STORAGE, prefix).values() for path in paths)]
     paths = {os.path.realpath(path) for path in files}
     others = (process for process in _numbers() if process != os.getpid())
-    return [Process(each, _name_of(each)) for each in others if not paths.isdisjoint(_open_in(each))]
+    return [FileUser(each, _name_of(each)) for each in others if not paths.isdisjoint(_open_in(each))]
 
 
 def _saves(prefix: str) -> Sequence[Temporary]:

@@ -19,6 +19,6 @@ def commit_bundle(storage: Storage, prefix: str, fill: Callable[[BundleWriter], 
         shards: The number of data files.
     """
     with BundleCommit(storage, prefix, shards) as commit:
-        writer = BundleWriter(shards=len(commit.data))
+        writer = commit.writer()
         fill(writer)
         commit.write(writer)

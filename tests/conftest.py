@@ -8,12 +8,14 @@ import os
 import shutil
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from milepost import ending
+from tests import stores
 
 # Read by TensorFlow when it is imported, here and in child processes.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -111,3 +113,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 def prefix(tmp_path: Path) -> str:
     """Where a test may save."""
     return str(tmp_path / "ckpt")
+
+
+@pytest.fixture(scope="session")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stores.Server]:
+    """A server of S3 on this machine. A test that needs it is skipped where it is not installed."""
+    yield from stores.seaweed(tmp_path_factory.mktemp("seaweed"))

@@ -56,7 +56,12 @@ FRAMEWORK_MODULES = [
 ]
 CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONTRACTS = {contract["id"]: contract for contract in CONFIGURATION["tool"]["importlinter"]["contracts"]}
-PROTOCOLS = [milepost.storage.Storage, milepost.storage.LinkingStorage, milepost.coordination.Coordinator]
+PROTOCOLS = [
+    milepost.storage.Storage,
+    milepost.storage.LinkingStorage,
+    milepost.storage.ConditionalStorage,
+    milepost.coordination.Coordinator,
+]
 REFERENCES = "\n".join(path.read_text() for path in sorted((ROOT / "docs" / "reference").glob("*.md")))
 FRAMEWORKS = set(CONTRACTS["frameworks"]["forbidden_modules"])
 SHIPPED = {".py", ".typed", ".js", ".css", ".html", ".svg", ".txt"}

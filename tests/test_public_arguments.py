@@ -109,6 +109,6 @@ def test_public_names_are_documented(module):
 
 def documented(value, name):
     """Whether a method has a docstring, or is one of a storage, whose docstring is that of the protocol."""
-    names = ("Storage", "LinkingStorage", "ReadableFile", "WritableFile")
+    names = ("Storage", "LinkingStorage", "ConditionalStorage", "ReadableFile", "WritableFile")
     protocols = [getattr(milepost.storage, each) for each in names]
     return inspect.getdoc(getattr(value, name)) or any(inspect.getdoc(getattr(each, name, None)) for each in protocols)

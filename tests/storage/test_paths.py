@@ -16,10 +16,9 @@ from milepost.storage.local import anchored
 ELSEWHERE = [
     "gs://bucket/run",
     "gs://bucket",
-    "s3://bucket/run",
+    "az://bucket/run",
     "hf://user/model",
     "abfs+x.y-z://run",
-    "file:///tmp/run",
     "~/run",
     "~",
     "~somebody/run",

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.storage import LocalStorage, MemoryStorage
+from milepost.storage import LocalStorage, MemoryStorage, ObjectStorage
+from milepost.storage.local import LOCAL_STORAGE
 from milepost.storage.memory import _MemoryFile
 from milepost.testing import FaultyStorage, WindowsStorage
 from milepost.testing.storage_suite import Bench, StorageSuite
@@ -84,3 +85,52 @@ class TestWindowsStorage(StorageSuite):
                 file.write(0, [data])
 
         return Bench(storage, "D:\\runs", lambda path: bytes(storage._files[_new(path)].content.data), put)
+
+
+class TestObjectStorage(StorageSuite):
+    makes_parents = True
+    has_directories = False
+
+    @pytest.fixture
+    def bench(self):
+        storage = ObjectStorage("memory://bucket/root", patience=0.0)
+
+        def get(path):
+            return storage.bucket.objects[f"root/{path}"].data
+
+        return Bench(storage, "run", get, lambda path, data: storage.bucket.put(f"root/{path}", data))
+
+
+class TestUrls(TestObjectStorage):
+    """The same, by URLs and without a storage of the program."""
+
+    @pytest.fixture
+    def bench(self):
+        bucket = LOCAL_STORAGE.of("memory://suite/run").bucket
+        bucket.objects.clear()
+
+        def key(path):
+            return path.removeprefix("memory://suite/")
+
+        def get(path):
+            return bucket.objects[key(path)].data
+
+        return Bench(LOCAL_STORAGE, "memory://suite/run", get, lambda path, data: bucket.put(key(path), data))
+
+
+class TestSeaweed(TestObjectStorage):
+    """A server of S3 on this machine."""
+
+    @pytest.fixture
+    def bench(self, seaweed):
+        storage = ObjectStorage(seaweed.url(), seaweed.options)
+        raw = storage.bucket
+
+        def key(path):
+            return f"{storage._folder}/{path}"
+
+        def get(path):
+            head = raw.head(key(path))
+            return raw.get(key(path), 0, head.size, head.version) if head.size else b""
+
+        return Bench(storage, "run", get, lambda path, data: raw.put(key(path), data))

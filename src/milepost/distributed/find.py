@@ -73,6 +73,11 @@ def first_decides(options: CheckpointOptions, what: str, decide: Callable[[], De
     return chosen
 
 
+def is_alone(options: CheckpointOptions) -> bool:
+    """Whether this process saves and restores without others. Errors are those of `is_first`."""
+    return _coordinator(options) is None
+
+
 def is_first(options: CheckpointOptions) -> bool:
     """Whether this process is alone, or process 0 of several."""
     coordinator = _coordinator(options)

@@ -7,19 +7,29 @@ checkpoint outside the directory belongs to no manager: it can be restored, and 
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import time
 import weakref
 from typing import Final
 
 from milepost.bundle import index_path, parse_data_path
-from milepost.errors import CheckpointNotFoundError, warn
+from milepost.errors import CheckpointNotFoundError, StorageError, warn
 from milepost.retention import ManagedCheckpoint
 from milepost.retention.rules import recover
 from milepost.series.pins import pinned_in
 from milepost.series.removal import finish_removals, remove_for_good
-from milepost.series.series import is_below, is_inside, is_of_series, known_checkpoints, numbered, place_of
-from milepost.series.state_file import CheckpointState, read_state_file, record_state
+from milepost.series.series import (
+    MOST_CHANGES,
+    is_below,
+    is_inside,
+    is_of_series,
+    known_checkpoints,
+    numbered,
+    place_of,
+)
+from milepost.series.state_file import CheckpointState, read_state_file, read_to_change, record_state, state_of
 from milepost.storage import Storage
 
 _MOST_LISTED: Final = 3
@@ -208,17 +218,52 @@ class Listing:
             StateFileError: The present state file is malformed.
             StorageError: The state file cannot be written. The present one is unchanged.
         """
-        self._look_for_others()
-        self.put_right()
+        for attempt in itertools.count(1):
+            present = read_to_change(self._storage, self._directory)
+            self.check_alone()
+            self._look_for_others()
+            self.put_right()
+            try:
+                self._written = record_state(
+                    self._directory, self._state(latest), storage=self._storage, present=present
+                )
+                return
+            except StorageError as error:
+                if error.errno != errno.EEXIST or attempt == MOST_CHANGES:
+                    raise
+
+    def check_alone(self) -> None:
+        """Checks in a store that no other run has listed checkpoints of this series since this one has read the list. A disk is not looked at.
+
+        Raises:
+            StorageError: Another run has.
+        """
+        present = read_to_change(self._storage, self._directory)
+        if present is None or present == self._written:
+            return
+        state = state_of(self._storage, self._directory)
+        known = {*self._candidates, *(each.prefix for each in self.managed)}
+        listed = [] if state is None else state.newest_first()
+        unknown = [prefix for prefix in listed if self.is_own(prefix) and prefix not in known]
+        if unknown:
+            raise StorageError(
+                "another run saves to this series at the same time, so this one stops",
+                errno=errno.EEXIST,
+                file=unknown[0],
+                expected="only checkpoints that this run has read from the list, or has saved",
+                found=f"{os.path.basename(unknown[0])}, which another run has listed",
+                remedy="let only one run save to this directory, or give each a directory or name of its own",
+            )
+
+    def _state(self, latest: str) -> CheckpointState:
         preserved = self.last_preserved
         if self._others and self._others_preserved is not None:
             # Both managers share this time. The earlier time makes them preserve too many checkpoints rather than too few.
             preserved = min(preserved, self._others_preserved)
         everything = (*self._others, *self.managed)
-        state = CheckpointState(
+        return CheckpointState(
             latest, tuple(each.prefix for each in everything), tuple(each.timestamp for each in everything), preserved
         )
-        self._written = record_state(self._directory, state, storage=self._storage)
 
     def _look_for_others(self) -> None:
         """Reads what other managers have listed, unless this manager wrote the state file last."""

@@ -30,6 +30,7 @@ class ManagedSave(ListedSave):
     def __init__(self, series: ManagedSeries, number: int, options: CheckpointOptions) -> None:
         super().__init__(series.path_of(number), options, self._publish)
         self.listed_elsewhere = lambda: follow(series, self.prefix)
+        self.check_alone = series.listing.check_alone
         self.failure: FailedSave | None = None
         self._series = series
         self._number = number

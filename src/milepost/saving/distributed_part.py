@@ -13,8 +13,8 @@ from milepost.bundle.merging import contribution
 from milepost.errors import CheckpointNotFoundError, StorageError
 from milepost.graph.adapter import Array
 from milepost.saving.incremental import Division
-from milepost.series.commit import is_published
 from milepost.series.notes import Temporary
+from milepost.series.publication import is_published
 from milepost.storage import Storage, WritableFile
 from milepost.storage.checked import link
 from milepost.tensor import PiecewiseArray

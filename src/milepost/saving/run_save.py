@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from milepost.bundle.counting import counted_by
 from milepost.collector import QUICK, collection_paused
-from milepost.distributed.find import rounds_of
+from milepost.distributed.find import is_alone, rounds_of
 from milepost.engine.options import CheckpointOptions, storage_of
 from milepost.engine.plan import SavePlan
 from milepost.engine.progress import array_sizes, reporting
 from milepost.engine.turns import SAVE, Turn
 from milepost.engine.watching import watchers
-from milepost.errors import AfterCommitError, MilepostError, StorageError, importing, printable
+from milepost.errors import AfterCommitError, MilepostError, StorageError, UnsupportedError, importing, printable
 from milepost.graph.adapter import Array
 from milepost.graph.contract.operation import Operation
 from milepost.logs import heard, seconds_since
@@ -37,6 +37,7 @@ from milepost.series.leftovers import sweep_state_files
 from milepost.series.series import list_saved
 from milepost.series.state_file import STATE_FILE
 from milepost.storage import Storage
+from milepost.storage.checked import conditional
 from milepost.storage.local import anchored
 from milepost.tensor import PiecewiseArray
 
@@ -67,7 +68,8 @@ class Save:
         hangs_after: Seconds after which a save in the background that has written nothing hangs; None if it is waited for without a limit.
 
     Raises:
-        UnsupportedError: The prefix is a URL or begins with ``~``, and the storage is that of this machine.
+        UnsupportedError: The prefix is a URL of a scheme that milepost does not know, or begins with ``~``, and the storage is that of this machine. Or
+            several processes save together to an object store.
     """
 
     def __init__(self, prefix: str, options: CheckpointOptions) -> None:
@@ -75,6 +77,15 @@ class Save:
         self.options = options
         self.storage = self.options.storage = anchored(storage_of(options), prefix)
         self._callbacks = options.experimental_write_callbacks or ()
+        if conditional(self.storage, prefix) is not None and not is_alone(options):
+            raise UnsupportedError(
+                "several processes cannot save together to an object store yet",
+                file=prefix,
+                expected="a path of a file system that all processes see",
+                found="an object store",
+                remedy="save to a shared file system and copy the checkpoint, or let each process save alone, with "
+                "CheckpointOptions(process_local=True) and a path of its own",
+            )
         self._rounds = rounds_of(options, f"save {prefix}")
         self.leads = self._rounds is None or self._rounds.leads
         self.is_committed = False
@@ -315,6 +326,7 @@ class ListedSave(Save):
         check: A function that is called right before the commit point, when no other process can save the same
             checkpoint. If it raises an error, the save ends with that error. With several processes, only process 0
             calls it.
+        check_alone: As `check`: it raises an error if another run has saved to the series.
         committed: A function that is called when the checkpoint is visible, so that its number is used.
         listed_elsewhere: A function that is called on the other processes when process 0 has listed the checkpoint.
     """
@@ -323,6 +335,7 @@ class ListedSave(Save):
         super().__init__(prefix, options)
         self._record = record
         self.check: Callable[[], object] = lambda: None
+        self.check_alone: Callable[[], object] = lambda: None
         self.committed: Callable[[], object] = lambda: None
         self.listed_elsewhere: Callable[[], object] = lambda: None
 
@@ -348,6 +361,7 @@ class ListedSave(Save):
 
         def announce(token: str, index: bytes) -> None:
             self.check()
+            self.check_alone()
             announcement.make(storage, self.prefix, token, index)
 
         problems: list[Exception] = []

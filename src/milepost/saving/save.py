@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from milepost.bundle import BundleWriter
 from milepost.collector import collection_paused
 from milepost.deferred.rescan import look_again_below, unannounced_below
 from milepost.deferred.saving import DeferredParts, deferred_parts
@@ -412,7 +411,7 @@ def execute_save(
         tensors = zip(writes.keys, arrays, writes.dtypes, strict=True)
         del writes
         with BundleCommit(storage, prefix) as commit:
-            writer = BundleWriter(shards=len(commit.data), alignment=options.data_alignment)
+            writer = commit.writer(options.data_alignment)
             writer.add_all(itertools.chain(tensors, own_entries))
             commit.write(writer, before_commit)
         return
@@ -421,7 +420,7 @@ def execute_save(
         BundleCommit(storage, prefix, division.files) as commit,
     ):
         division.take_over(commit)
-        writer = BundleWriter(shards=len(commit.data), alignment=options.data_alignment)
+        writer = commit.writer(options.data_alignment)
         division.add_to(writer, arrays)
         writer.add_all(own_entries, shard=division.written - 1)
         commit.write(writer, before_commit)

@@ -16,7 +16,7 @@ the next begins. ``docs/durability.md`` has the same numbers, and says what a cr
     9. delete      Delete what a manager does not keep: `milepost.manager.publishing`
     10. tidy up    Remove the notes of deletions and the announcement
 
-This module takes steps 1 to 7. Invariants:
+This module takes steps 1 to 7. In an object store some of them differ (`milepost.series.publication`). Invariants:
 
 - An index that is visible has all its data, whole and durable: new data never takes the names of the visible index's
   data, because the number of shards is part of the name. If that number is taken, an empty shard is added.
@@ -38,7 +38,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from milepost.bundle import BundleWriter, data_path, index_path
+from milepost.bundle import BundleWriter, data_path
+from milepost.bundle.layout import ALIGNMENT
 from milepost.errors import (
     AfterCommitError,
     CheckpointNotFoundError,
@@ -48,8 +49,11 @@ from milepost.errors import (
 )
 from milepost.series.leftovers import data_files, sweep_leftovers, visible_shards
 from milepost.series.notes import Temporary, claims, new_token
+from milepost.series.publication import publication_of
+from milepost.series.whole_files import vanished, write_file
 from milepost.storage import Storage, WritableFile
 from milepost.storage.checked import link
+from milepost.storage.local import located
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for another save of the same checkpoint. Without file locks, a dead save also counts as running."""
@@ -68,13 +72,14 @@ class BeforeCommit(NamedTuple):
     begin: Callable[[], object]
 
 
-def commit_file(storage: Storage, path: str, data: bytes) -> None:
+def commit_file(storage: Storage, path: str, data: bytes, present: bytes | None = None) -> None:
     """Writes a small file, or replaces it. When this returns, the file survives a power cut.
 
     Args:
         storage: Where to write.
         path: The file. Missing directories are made.
         data: The whole content.
+        present: What was read of the file; None if it was not there. A store refuses to write it, with ``errno`` EEXIST, if that is not so any more.
 
     Raises:
         StorageError: The file cannot be written, and the existing file is unchanged. If only the last step failed, the new
@@ -87,20 +92,8 @@ def commit_file(storage: Storage, path: str, data: bytes) -> None:
         >>> storage.open("run/checkpoint").read(0, 4)
         b'text'
     """
-    directory = os.path.dirname(path)
-    storage.make_directory(directory)
-    temporary = Temporary(path, new_token()).path
-    try:
-        with storage.create(temporary) as file:
-            file.write(0, [data])
-            file.sync()
-            _rename(storage, temporary, path)
-    except BaseException as error:
-        _remove_quietly(storage, [temporary])
-        if isinstance(error, CheckpointNotFoundError):
-            raise _vanished(error) from error
-        raise
-    storage.sync_directory(directory)
+    storage.make_directory(os.path.dirname(path))
+    write_file(storage, path, data, present)
 
 
 def not_durable(prefix: str, error: BaseException) -> AfterCommitError:
@@ -132,6 +125,7 @@ class BundleCommit:
             empty.
 
     Attributes:
+        number: The number of data files that is in their names, which may be larger than how many there are.
         data: The data files. All of them are written or linked before `publish`.
         linked: The numbers of those that are links to existing files.
         claim: The file that becomes the index. Whoever removes it before the commit point keeps the save from being committed.
@@ -145,7 +139,7 @@ class BundleCommit:
         >>> from milepost.storage import MemoryStorage
         >>> storage = MemoryStorage()
         >>> with BundleCommit(storage, "run/ckpt-1") as commit:
-        ...     writer = BundleWriter(shards=len(commit.data))
+        ...     writer = commit.writer()
         ...     writer.add("x", np.float32([1, 2]))
         ...     commit.write(writer)
         >>> storage.list("run")
@@ -153,9 +147,10 @@ class BundleCommit:
     """
 
     def __init__(self, storage: Storage, prefix: str, wanted: int = 1) -> None:
-        self._storage = storage
+        self._storage = storage = located(storage, prefix)
         self._prefix = prefix
         self._directory = os.path.dirname(prefix)
+        self._publication = publication_of(storage, prefix)
         self._token = new_token()
         self._open: list[WritableFile] = []
         self._unsynced: list[WritableFile] = []
@@ -167,14 +162,16 @@ class BundleCommit:
         storage.make_directory(self._directory)
         try:
             self.claim, self._index = self._claim_names(wanted)
-            shards = self.claim.shards or 0
-            self.data += [Temporary(data_path(prefix, shard, shards), self._token) for shard in range(shards)]
+            self.number = self.claim.shards or 0
+            files = self._publication.files(wanted, self.number)
+            self.data += [Temporary(data_path(prefix, shard, self.number), self._token) for shard in range(files)]
+            self._publication.join()
         except BaseException as error:  # Ctrl-C, whose traceback may keep this object
             for file in self._open:
                 _remove_quietly(storage, [file.path])
                 file.close()
             if isinstance(error, CheckpointNotFoundError):
-                raise _vanished(error) from error
+                raise vanished(error) from error
             raise
 
     def __enter__(self) -> Self:
@@ -191,16 +188,25 @@ class BundleCommit:
             except StorageError:
                 pass  # The file has been synced, or the save has failed.
         if isinstance(error, CheckpointNotFoundError):
-            raise _vanished(error) from error
+            raise vanished(error) from error
 
     def create(self, temporary: Temporary) -> WritableFile:
         """A new file of the save. It stays open until the save ends, so that other processes see that the save is alive."""
-        self._open.append(
-            self._storage.create(temporary.path)
-        )  # in one line, so that Ctrl-C leaves no file that is not removed
+        path = self._publication.working_path(temporary)
+        if path == temporary.final:
+            self._moved.append(path)
+        self._open.append(self._storage.create(path))  # in one line, so that Ctrl-C leaves no file that is not removed
         file = self._open[-1]
         self._unsynced.append(file)
         return file
+
+    def writer(self, alignment: int = ALIGNMENT) -> BundleWriter:
+        """A writer of the data files and the index.
+
+        Args:
+            alignment: Tensors begin at multiples of it.
+        """
+        return BundleWriter(shards=len(self.data), alignment=alignment, named=self.number)
 
     def sync_data(self) -> None:
         """Makes the files durable that `create` has made and that were written since. `publish` does this too, so that a save may do it
@@ -245,36 +251,41 @@ class BundleCommit:
         """
         storage, directory = self._storage, self._directory
         self.sync_data()
-        self._index.write(0, [index])
-        self._index.sync()
+        self._publication.prepare(self._index, index)
         for shards in _counts_in_use(storage, self._prefix):
             claim = Temporary.claim(self._prefix, self._token, shards)
             self._replaced.append(claim)  # first, so that Ctrl-C leaves no claim that is not removed
-            self.create(claim)
+            self._publication.claim_replaced(claim, self._open)
         if before_commit is not None:
             before_commit.announce(self._token, index)
         storage.sync_directory(directory)
-        for data in self.data:
-            self._moved.append(data.final)
-            _rename(storage, data.path, data.final)
-        storage.sync_directory(directory)
+        self._publication.name_data(self.data, self._moved)
         # From here on, a reader may see the new index, even if the rename fails: over a network the server may have
         # carried it out.
         if before_commit is not None:
             before_commit.begin()
         self._published = True
         try:
-            _rename(storage, self.claim.path, index_path(self._prefix))
+            self._publication.commit(self.claim, index)
         except BaseException:
             with suppress(StorageError):  # if it cannot be told, the save counts as published
-                self._published = is_published(storage, self.claim)
+                self._published = self._publication.is_committed(self.claim, index)
             raise
         try:
-            storage.sync_directory(directory)
+            self._published = self._publication.confirm(self.claim, index)
         except StorageError as error:
             raise not_durable(self._prefix, error) from error
+        if not self._published:
+            raise StorageError(
+                "another process has taken this save for dead, because it made no progress; nothing was saved",
+                errno=errno.ESTALE,
+                file=self._prefix,
+                remedy="save again; for a slow network, pass ObjectStorage(url, lease=seconds)",
+            )
         if self._replaced:
             self._remove_replaced()
+        with suppress(StorageError):
+            self._publication.end(self.claim)
 
     def _claim_names(self, wanted: int) -> tuple[Temporary, WritableFile]:
         storage, prefix = self._storage, self._prefix
@@ -282,7 +293,7 @@ class BundleCommit:
         taken: set[int] = set()
         while True:
             avoid = taken | _counts_in_use(storage, prefix)
-            shards = next(count for count in range(wanted, wanted + len(avoid) + 1) if count not in avoid)
+            shards = self._publication.number(wanted, avoid)
             claim = Temporary.claim(prefix, self._token, shards)
             self._open.append(
                 storage.create(claim.path)
@@ -337,23 +348,6 @@ class BundleCommit:
             warn(f"{self._prefix} is saved, but data of the checkpoint that it replaced cannot be removed: {error}")
 
 
-def is_published(storage: Storage, claim: Temporary) -> bool:
-    """Whether a save has reached its commit point, by the file that was to become its index.
-
-    No other save can have given the visible index this number of data files while the claim stood.
-
-    Raises:
-        StorageError: The index cannot be read, and the reason is not damage.
-    """
-    if storage.is_file(claim.path):
-        return False
-    prefix = claim.final.removesuffix(index_path(""))
-    try:
-        return visible_shards(storage, prefix) == claim.shards
-    except CorruptCheckpointError:
-        return True  # because nothing shows the contrary
-
-
 def _counts_in_use(storage: Storage, prefix: str) -> set[int]:
     """The numbers of shards whose data files belong, or may belong, to the visible index."""
     try:
@@ -363,27 +357,6 @@ def _counts_in_use(storage: Storage, prefix: str) -> set[int]:
     return set() if visible is None else {visible}
 
 
-def _rename(storage: Storage, temporary: str, final: str) -> None:
-    """Gives a file of a save its final name.
-
-    Raises:
-        StorageError: The file cannot be renamed. If a directory has the final name, the error names that directory.
-    """
-    try:
-        storage.rename(temporary, final)
-    except StorageError as error:
-        if error.errno != errno.EISDIR:
-            raise
-        raise StorageError(
-            "cannot save: a directory has the name that a file of the checkpoint needs",
-            errno=errno.EISDIR,
-            file=final,
-            expected="a file, or nothing",
-            found="a directory",
-            remedy="rename or remove that directory, or save under another name",
-        ) from error
-
-
 def _remove_quietly(storage: Storage, paths: list[str]) -> None:
     """Removes files of a failed save. A later sweep removes those that cannot be removed now."""
     for path in paths:
@@ -391,12 +364,3 @@ def _remove_quietly(storage: Storage, paths: list[str]) -> None:
             storage.remove(path)
         except StorageError:
             pass
-
-
-def _vanished(error: CheckpointNotFoundError) -> StorageError:
-    return StorageError(
-        f"a file of a running save was removed: {error.problem}",
-        errno=errno.ENOENT,
-        file=error.file,
-        remedy="keep other programs from removing this directory, and files in it that end in .tmp; then save again",
-    )

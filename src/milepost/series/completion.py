@@ -15,10 +15,11 @@ import os
 from typing import Final
 
 from milepost.bundle import index_path
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError
+from milepost.errors import CheckpointNotFoundError
 from milepost.series.announcement import digest_of
 from milepost.series.commit import commit_file
 from milepost.series.series import split_number
+from milepost.series.whole_files import read_whole
 from milepost.storage import Storage
 
 _SUFFIX: Final = ".complete"
@@ -38,7 +39,8 @@ def note_completion(storage: Storage, prefix: str) -> None:
             file=prefix,
             remedy="save the end of the run first",
         )
-    commit_file(storage, _note_path(prefix), text)
+    path = _note_path(prefix)
+    commit_file(storage, path, text, read_whole(storage, path))
 
 
 def is_complete_with(storage: Storage, prefix: str) -> bool:
@@ -51,7 +53,7 @@ def is_complete_with(storage: Storage, prefix: str) -> bool:
     Raises:
         StorageError: The note, or the index of the checkpoint, cannot be read.
     """
-    note = _bytes(storage, _note_path(prefix))
+    note = read_whole(storage, _note_path(prefix))
     return note is not None and note == _text(storage, prefix)
 
 
@@ -61,16 +63,5 @@ def _note_path(prefix: str) -> str:
 
 
 def _text(storage: Storage, prefix: str) -> bytes | None:
-    index = _bytes(storage, index_path(prefix))
+    index = read_whole(storage, index_path(prefix))
     return None if index is None else f"{os.path.basename(prefix)} {digest_of(index)}\n".encode()
-
-
-def _bytes(storage: Storage, path: str) -> bytes | None:
-    try:
-        file = storage.open(path)
-    except (CheckpointNotFoundError, CorruptCheckpointError):
-        return None
-    try:
-        return file.read(0, file.size)
-    finally:
-        file.close()

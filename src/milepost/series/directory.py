@@ -35,7 +35,7 @@ from milepost.series.series import known_checkpoints, older_of_series
 from milepost.series.state_file import STATE_FILE, CheckpointState
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.local import LOCAL_STORAGE, AnyPathStorage, located
 
 Verification = Literal["checksums", "files", "none"]
 """How a checkpoint is verified: by reading every byte, by the sizes of its files, or only by its existence."""
@@ -62,9 +62,10 @@ class _Findings:
     def problem(self, storage: Storage, prefix: str) -> MilepostError | None:
         """The error of a damaged checkpoint; None if it is good. Its files are read again only if they have changed
         since the last call."""
+        storage = located(storage, prefix)
         remembering, key = unchecked(storage), prefix
-        if type(storage) is LocalStorage:
-            remembering, key = LOCAL_STORAGE, storage.absolute(prefix)
+        if type(storage) in (LocalStorage, AnyPathStorage):
+            remembering, key = LOCAL_STORAGE, LocalStorage.absolute(storage, prefix)  # type: ignore[arg-type]  # it is one
         fingerprint = self._fingerprint(storage, prefix)
         with self._lock:
             remembered = self._found.setdefault(remembering, {}).get(key)

@@ -23,6 +23,7 @@ from milepost.errors import CheckpointExistsError
 from milepost.series.series import numbered, place_of, split_number
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
+from milepost.storage.local import located
 
 _MOST_LISTED: Final = 3
 
@@ -137,7 +138,7 @@ def _files_of(storage: Storage, prefix: str) -> tuple[int, ...] | None:
 
     A rename of the directory changes none of them. None if the checkpoint is not there, or not on a file system.
     """
-    storage = unchecked(storage)
+    storage = unchecked(located(storage, prefix))
     if not isinstance(storage, LocalStorage):
         return None
     try:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 
 from milepost.bundle import data_path, index_path, parse_data_path
@@ -24,8 +25,11 @@ from milepost.bundle.index import read_header
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, warn
 from milepost.series.announcement import is_pending
 from milepost.series.damage import concerns_file
+from milepost.series.liveness import REPLACED, decide, taken_for_dead
 from milepost.series.notes import Temporary, claims, new_token, temporaries
-from milepost.storage import Storage, WritableFile
+from milepost.series.whole_files import read_whole
+from milepost.storage import ConditionalStorage, Storage, WritableFile
+from milepost.storage.checked import conditional
 from milepost.storage.system_errors import is_full
 from milepost.table import TableReader
 
@@ -122,12 +126,16 @@ def sweep_leftovers(storage: Storage, directory: str, *, prefix: str | None = No
             continue
         if any(storage.in_use(file.path) for file in files):
             continue
+        claimed = [file for file in files if file.shards is not None]
+        store = conditional(storage, directory)
+        if store is not None and not _decided(store, claimed, removed):
+            continue
         for file in files:
             if file.shards is None and not (file.digest is not None and is_pending(storage, file)):
                 storage.remove(file.path)
                 removed.append(file.path)
-        for file in files:
-            if file.shards is not None and _sweep_claimed(storage, file, removed):
+        for file in claimed:
+            if store is None and _sweep_claimed(storage, file, removed):
                 storage.remove(file.path)
                 removed.append(file.path)
     return removed
@@ -166,6 +174,38 @@ def sweep_state_files(storage: Storage, state_file: str) -> None:
         is_plain = file.shards is None and file.digest is None
         if is_plain and file.final == state_file and not storage.in_use(file.path):
             storage.remove(file.path)
+
+
+def _decided(storage: ConditionalStorage, claimed: Sequence[Temporary], removed: list[str]) -> bool:
+    """Removes the data and the claims of a save in a store that made no progress. Returns False if the save lives, or it cannot be told.
+
+    Args:
+        storage: Where they are.
+        claimed: The claims of the save.
+        removed: Gets the paths of what was removed.
+    """
+    replaced = [claim for claim in claimed if read_whole(storage, claim.path) == REPLACED]
+    own = [claim for claim in claimed if claim not in replaced]
+    is_doomed = False
+    for claim in own:
+        if not taken_for_dead(storage, claim):
+            return False
+        try:
+            visible = visible_shards(storage, claim.final.removesuffix(index_path("")))
+        except (CorruptCheckpointError, StorageError):
+            return False  # the data may be that of the index
+        decision = decide(storage, claim, is_visible=visible == claim.shards)
+        if decision is None:
+            return False
+        is_doomed |= decision
+    for claim in (*(own if is_doomed else replaced), *(replaced if is_doomed else own)):
+        prefix = claim.final.removesuffix(index_path(""))
+        doomed = claim in own if is_doomed else claim in replaced and visible_shards(storage, prefix) != claim.shards
+        data = data_files(storage, prefix).get(claim.shards or 0, []) if doomed else []
+        for path in (*data, claim.path):
+            storage.remove(path)
+            removed.append(path)
+    return True
 
 
 def _sweep_claimed(storage: Storage, dead: Temporary, removed: list[str]) -> bool:

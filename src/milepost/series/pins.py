@@ -25,10 +25,11 @@ from typing import Final
 
 from milepost.bundle import index_path
 from milepost.bundle.format.names import INDEX_SUFFIX
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StorageError, UnsupportedError
+from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedError
 from milepost.series.announcement import digest_of
 from milepost.series.leftovers import data_files
 from milepost.series.notes import NOT_TO_COMPLETE, PIN_SUFFIX, Temporary, pin_path, temporaries
+from milepost.series.whole_files import read_whole
 from milepost.storage import Storage, WritableFile
 from milepost.storage.system_errors import is_full
 
@@ -166,7 +167,7 @@ def _make_note(storage: Storage, note: Temporary) -> tuple[WritableFile, bytes |
     try:
         return storage.create(note.path), None
     except StorageError as error:
-        index = _index(storage, note.final) if is_full(error) else None
+        index = read_whole(storage, index_path(note.final)) if is_full(error) else None
         if index is None:
             raise
     storage.remove(index_path(note.final))
@@ -186,20 +187,8 @@ def _put_back(storage: Storage, prefix: str, index: bytes) -> None:
 
 
 def _digest(storage: Storage, prefix: str) -> str:
-    index = _index(storage, prefix)
+    index = read_whole(storage, index_path(prefix))
     return NOT_TO_COMPLETE if index is None else digest_of(index)
-
-
-def _index(storage: Storage, prefix: str) -> bytes | None:
-    """The bytes of the index of a checkpoint, or None if there is none."""
-    try:
-        file = storage.open(index_path(prefix))
-    except (CheckpointNotFoundError, CorruptCheckpointError):
-        return None
-    try:
-        return file.read(0, file.size)
-    finally:
-        file.close()
 
 
 def _must_exist(storage: Storage, prefix: str) -> None:

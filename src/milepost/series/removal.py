@@ -16,8 +16,8 @@ from milepost.logs import heard
 from milepost.series.leftovers import claim_data, data_files, data_files_of
 from milepost.series.notes import temporaries
 from milepost.series.pins import is_noted, is_pinned, pinned_error, removal
-from milepost.series.series import known_checkpoints
-from milepost.series.state_file import STATE_FILE, CheckpointState, record_state
+from milepost.series.series import change_state, known_checkpoints
+from milepost.series.state_file import STATE_FILE, CheckpointState
 from milepost.storage import Storage
 from milepost.storage.system_errors import is_full
 
@@ -120,23 +120,25 @@ def take_off_the_list(storage: Storage, directory: str, prefix: str) -> None:
         StateFileError: The state file is malformed.
         StorageError: It cannot be written.
     """
-    state = known_checkpoints(storage, directory)
-    if state is None or prefix not in state.newest_first():
-        return
-    paths, times = state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
-    left = [number for number, path in enumerate(paths) if path != prefix]
-    latest = state.model_checkpoint_path if state.model_checkpoint_path != prefix else paths[left[-1]] if left else None
-    if latest is None:
-        storage.remove(os.path.join(directory, STATE_FILE))
-        storage.sync_directory(directory)
-        return
-    left_over = dataclasses.replace(
-        state,
-        model_checkpoint_path=latest,
-        all_model_checkpoint_paths=tuple(paths[number] for number in left),
-        all_model_checkpoint_timestamps=tuple(times[number] for number in left) if len(times) == len(paths) else (),
-    )
-    record_state(directory, left_over, storage=storage)
+
+    def without(state: CheckpointState | None) -> CheckpointState | None:
+        if state is None or prefix not in state.newest_first():
+            return None
+        paths, times = state.all_model_checkpoint_paths, state.all_model_checkpoint_timestamps
+        left = [number for number, path in enumerate(paths) if path != prefix]
+        latest = state.model_checkpoint_path
+        if latest == prefix and not left:
+            storage.remove(os.path.join(directory, STATE_FILE))
+            storage.sync_directory(directory)
+            return None
+        return dataclasses.replace(
+            state,
+            model_checkpoint_path=paths[left[-1]] if latest == prefix else latest,
+            all_model_checkpoint_paths=tuple(paths[number] for number in left),
+            all_model_checkpoint_timestamps=tuple(times[number] for number in left) if len(times) == len(paths) else (),
+        )
+
+    change_state(storage, directory, without)
 
 
 def _unlist_and(remove: Callable[[], _T], storage: Storage, directory: str, prefix: str) -> _T:
@@ -166,10 +168,13 @@ def _list_again(storage: Storage, directory: str, prefix: str, listed: Checkpoin
     """Puts back the entry of a checkpoint that could not be removed, unless another program has changed the list meanwhile."""
     if listed is None or not storage.is_file(index_path(prefix)):
         return
-    state = known_checkpoints(storage, directory)
     others = [path for path in listed.all_model_checkpoint_paths if path != prefix]
-    if others == [] if state is None else others == list(state.all_model_checkpoint_paths):
-        record_state(directory, listed, storage=storage)
+
+    def as_before(state: CheckpointState | None) -> CheckpointState | None:
+        is_unchanged = others == [] if state is None else others == list(state.all_model_checkpoint_paths)
+        return listed if is_unchanged else None
+
+    change_state(storage, directory, as_before)
 
 
 def remove_bundles(storage: Storage, prefixes: Sequence[str]) -> list[str]:

@@ -12,30 +12,37 @@ There are three sources, in this order:
 from __future__ import annotations
 
 import dataclasses
+import errno
+import itertools
 import os
 import re
 import time
+from collections.abc import Callable
 from typing import Final
 
 from milepost.bundle import index_path
 from milepost.bundle.format.names import INDEX_SUFFIX, find_prefixes
-from milepost.errors import CheckpointNotFoundError
+from milepost.errors import CheckpointNotFoundError, StorageError
 from milepost.series.announcement import announced, forget
 from milepost.series.notes import temporaries
 from milepost.series.state_file import (
     STATE_FILE,
     CheckpointState,
     PathLike,
+    read_to_change,
     record_state,
     state_of,
 )
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
+from milepost.storage.local import located
 from milepost.storage.paths import has_directory, plain_path, relative_path
 
 _MOST_LISTED: Final = 5
 _MOST_SEARCHED: Final = 100
 """Names in a directory that are looked into for directories with checkpoints."""
+MOST_CHANGES: Final = 20
+"""How often a change of a state file is tried in a store, while other processes change it too."""
 _NUMBERED: Final = re.compile(r"(.*)-([0-9]{1,1000})", re.DOTALL)
 
 
@@ -57,7 +64,7 @@ def is_of_series(prefix: str, stem: str) -> bool:
 
 def place_of(storage: Storage, directory: str) -> tuple[int, str]:
     """An identity of a directory, to be compared. Two paths of one directory have the same identity, as long as the storage lives."""
-    storage = unchecked(storage)
+    storage = unchecked(located(storage, directory))
     if isinstance(storage, LocalStorage):
         try:
             return 0, os.path.realpath(storage.absolute(directory or "."))
@@ -155,6 +162,33 @@ def _is_newer(storage: Storage, prefix: str, saved: float, other: str) -> bool:
     return split[1] >= other_split[1]
 
 
+def change_state(
+    storage: Storage, directory: str, change: Callable[[CheckpointState | None], CheckpointState | None]
+) -> None:
+    """Changes the state file of a directory. In a store, no change that another process makes at the same time is lost.
+
+    Args:
+        storage: Where the directory is.
+        directory: The directory.
+        change: Returns the new state for the present one, which `known_checkpoints` gives, or None if the file stays. It may be called again.
+
+    Raises:
+        StateFileError: The state file is malformed.
+        StorageError: The file cannot be read or written. The existing one is unchanged.
+    """
+    for attempt in itertools.count(1):
+        present = read_to_change(storage, directory)
+        state = change(known_checkpoints(storage, directory))
+        if state is None:
+            return
+        try:
+            record_state(directory, state, storage=storage, present=present)
+            return
+        except StorageError as error:
+            if error.errno != errno.EEXIST or attempt == MOST_CHANGES:
+                raise
+
+
 def list_announced(storage: Storage, directory: str) -> None:
     """Lists the checkpoints that killed processes had saved but not listed.
 
@@ -163,9 +197,7 @@ def list_announced(storage: Storage, directory: str) -> None:
         StorageError: The directory cannot be read, or the state file cannot be written.
     """
     if announced(storage, directory):
-        state = known_checkpoints(storage, directory)
-        if state is not None:
-            record_state(directory, state, storage=storage)
+        change_state(storage, directory, lambda state: state)
     forget(storage, directory)
 
 
@@ -183,7 +215,7 @@ def is_inside(storage: Storage, directory: str, prefix: str) -> bool:
     folder = os.path.dirname(prefix)
     if folder != directory and place_of(storage, folder) != place_of(storage, directory):
         return False
-    return not (isinstance(unchecked(storage), LocalStorage) and os.path.islink(index_path(prefix)))
+    return not (isinstance(unchecked(located(storage, prefix)), LocalStorage) and os.path.islink(index_path(prefix)))
 
 
 def no_checkpoint_error(storage: Storage, directory: str) -> CheckpointNotFoundError:
@@ -300,17 +332,17 @@ def list_saved(storage: Storage, prefix: str) -> None:
         StateFileError: The state file is malformed, or the prefix has no UTF-8 form.
         StorageError: The state file cannot be written. The existing one is unchanged.
     """
-    directory = os.path.dirname(prefix)
-    state = known_checkpoints(storage, directory)
-    times = () if state is None else state.all_model_checkpoint_timestamps
-    if state is None or not times or len(times) != len(state.all_model_checkpoint_paths):
-        record_state(directory, CheckpointState(prefix, (prefix,)), storage=storage)
-        return
-    others = [pair for pair in zip(state.all_model_checkpoint_paths, times, strict=True) if pair[0] != prefix]
-    listed = dataclasses.replace(
-        state,
-        model_checkpoint_path=prefix,
-        all_model_checkpoint_paths=(*(each for each, _ in others), prefix),
-        all_model_checkpoint_timestamps=(*(saved for _, saved in others), time.time()),
-    )
-    record_state(directory, listed, storage=storage)
+
+    def with_saved(state: CheckpointState | None) -> CheckpointState:
+        times = () if state is None else state.all_model_checkpoint_timestamps
+        if state is None or not times or len(times) != len(state.all_model_checkpoint_paths):
+            return CheckpointState(prefix, (prefix,))
+        others = [pair for pair in zip(state.all_model_checkpoint_paths, times, strict=True) if pair[0] != prefix]
+        return dataclasses.replace(
+            state,
+            model_checkpoint_path=prefix,
+            all_model_checkpoint_paths=(*(each for each, _ in others), prefix),
+            all_model_checkpoint_timestamps=(*(saved for _, saved in others), time.time()),
+        )
+
+    change_state(storage, os.path.dirname(prefix), with_saved)

@@ -8,14 +8,16 @@ directory as the caller passed it.
 from __future__ import annotations
 
 import os
+from types import EllipsisType
 from typing import Final
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, StateFileError, UnsupportedError, warn
 from milepost.series.commit import commit_file
 from milepost.series.state_format import CheckpointState as CheckpointState  # which this module reads and writes
 from milepost.series.state_format import check_encodable, format_state, not_understood, parse_state
+from milepost.series.whole_files import read_whole
 from milepost.storage import Storage
-from milepost.storage.checked import checked
+from milepost.storage.checked import checked, conditional
 from milepost.storage.paths import (
     has_directory,
     plain_path,
@@ -96,8 +98,23 @@ def read_state_file(storage: Storage, directory: str, latest_filename: str | Non
         file.close()
 
 
+def read_to_change(storage: Storage, directory: str, latest_filename: str | None = None) -> bytes | None:
+    """The text of a state file that is to be replaced, for ``present`` of `record_state`. None if there is none, and on a disk, which does not compare.
+
+    Raises:
+        StorageError: The file cannot be read.
+    """
+    path = _state_path(directory, latest_filename)
+    return None if conditional(storage, path) is None else read_whole(storage, path)
+
+
 def record_state(
-    directory: PathLike, state: CheckpointState, latest_filename: str | None = None, *, storage: Storage | None = None
+    directory: PathLike,
+    state: CheckpointState,
+    latest_filename: str | None = None,
+    *,
+    storage: Storage | None = None,
+    present: bytes | EllipsisType | None = ...,
 ) -> bytes:
     """Writes the state file of a directory, atomically and durably, with all paths relative to the directory.
 
@@ -108,6 +125,8 @@ def record_state(
         state: What to write, with paths as `state_of` gives them, beginning with ``directory`` or absolute.
         latest_filename: Name of the state file; by default ``checkpoint``.
         storage: Where the directory is; by default on this machine.
+        present: What `read_to_change` returned before the state was made. A store refuses to write the file if another process has changed it
+            since. By default it replaces whatever is there.
 
     Returns:
         The text of the file.
@@ -115,7 +134,7 @@ def record_state(
     Raises:
         RuntimeError: The latest checkpoint has the path of the state file.
         StateFileError: A path has no UTF-8 form.
-        StorageError: The file cannot be written. The existing one is unchanged.
+        StorageError: The file cannot be written. The existing one is unchanged. If another process has changed it, ``errno`` is EEXIST.
     """
     directory = plain_path(directory)
     start = os.path.join(directory, "")
@@ -136,10 +155,17 @@ def record_state(
         ),
         latest_filename,
         storage,
+        present,
     )
 
 
-def write_state(directory: str, state: CheckpointState, latest_filename: str | None, storage: Storage | None) -> bytes:
+def write_state(
+    directory: str,
+    state: CheckpointState,
+    latest_filename: str | None,
+    storage: Storage | None,
+    present: bytes | EllipsisType | None = ...,
+) -> bytes:
     """Writes a state as it is. Arguments, result and errors are those of `record_state`."""
     path = _state_path(directory, latest_filename)
     if os.path.normpath(os.path.join(directory, state.model_checkpoint_path)) == os.path.normpath(path):
@@ -154,7 +180,9 @@ def write_state(directory: str, state: CheckpointState, latest_filename: str | N
             remedy="rename that directory, or save checkpoints to another one",
         )
     text = format_state(state)
-    commit_file(storage, path, text)
+    if isinstance(present, EllipsisType):
+        present = read_to_change(storage, directory, latest_filename)
+    commit_file(storage, path, text, present)
     return text
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 from milepost.errors import MilepostError, StorageError
-from milepost.storage.interface import Buffer, LinkingStorage, ReadableFile, Storage, WritableFile
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.interface import Buffer, ConditionalStorage, LinkingStorage, ReadableFile, Storage, WritableFile
+from milepost.storage.local import LOCAL_STORAGE, located
 from milepost.storage.local_files import LocalFile
 
 _READS: Final = ("path", "size", "read", "read_into", "close")
@@ -60,6 +60,21 @@ def linking(storage: Storage) -> LinkingStorage | None:
         True
     """
     return storage if callable(getattr(unchecked(storage), "link", None)) else None  # type: ignore[return-value]  # it has `link`
+
+
+def conditional(storage: Storage, path: str) -> ConditionalStorage | None:
+    """The storage of a path, if a save to it goes without renames.
+
+    Args:
+        storage: What `checked` returned.
+        path: The path.
+
+    Example:
+        >>> conditional(LOCAL_STORAGE, "run/ckpt") is None
+        True
+    """
+    there = located(storage, path)
+    return there if getattr(unchecked(there), "conditional_writes", False) else None  # type: ignore[return-value]  # it has `replace`
 
 
 def link(storage: Storage, source: str, target: str) -> None:
@@ -109,6 +124,9 @@ class CheckedStorage:
     def link(self, source: str, target: str) -> None:
         self._call("link", source, target)
 
+    def replace(self, path: str, data: bytes, present: bytes | None) -> None:
+        self._call("replace", path, data, present)
+
     def remove(self, path: str) -> None:
         self._call("remove", path)
 
@@ -140,7 +158,7 @@ class CheckedStorage:
     def in_use(self, path: str) -> bool:
         return bool(self._call("in_use", path))
 
-    def _call(self, method: str, path: str, *others: str) -> Any:
+    def _call(self, method: str, path: str, *others: Any) -> Any:
         return _call(self._given, method, path, path, *others)
 
 

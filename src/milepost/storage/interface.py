@@ -199,6 +199,42 @@ class Storage(Protocol):
         ...
 
 
+class ConditionalStorage(Storage, Protocol):
+    """A storage that writes a file only if nobody else has written it meanwhile, such as an object store.
+
+    It is optional. A storage that has ``conditional_writes = True`` needs no `rename`, because a save to it calls `replace` instead: the index of a
+    checkpoint and the state file are written by it, and data files have names that no other save has. Each write is durable when it returns.
+    A file that is open cannot be read any more when it is removed or replaced, which raises `CheckpointNotFoundError`. Directories exist only as parts of paths.
+
+    Example:
+        >>> from milepost.storage import ConditionalStorage, ObjectStorage
+        >>> storage: ConditionalStorage = ObjectStorage("memory://example")
+        >>> storage.replace("run/note", b"first", present=None)
+        >>> storage.replace("run/note", b"second", present=b"first")
+        >>> storage.open("run/note").read(0, 6)
+        b'second'
+    """
+
+    conditional_writes: bool
+    """Whether a save to this storage goes without `rename`."""
+
+    def replace(self, path: str, data: bytes, present: bytes | None) -> None:
+        """Writes a whole file in one step, if it is as expected. It is durable when this returns.
+
+        A request that was not answered may have been carried out. So a storage over a network looks what is there before it reports a conflict.
+
+        Args:
+            path: The file.
+            data: All of its bytes.
+            present: The bytes that it must have now; None if there must be no file.
+
+        Raises:
+            StorageError: The file has other bytes, or is not there, with ``errno`` EEXIST. It is unchanged. Or the storage refuses, or does not
+                answer; only the latter leaves it open whether the file was written.
+        """
+        ...
+
+
 class LinkingStorage(Storage, Protocol):
     """A storage that can give the bytes of a file a second name, so that incremental saves need not write them again.
 

@@ -16,6 +16,9 @@ from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedEr
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?:/|$)")
 """A scheme and one slash, because `pathlib.Path` makes one of two. Or only a scheme: ``gs:`` is the directory of ``gs://name``."""
+SCHEMES: Final = ("memory", "s3")
+"""The schemes of URLs to which milepost saves, besides ``file``."""
+_FILE_URL: Final = re.compile(r"file:/(?://|/localhost/)?")
 
 ORDINARY: Final = re.compile(r"(?!~)[\x01-9;-\x7f]*")
 """A path that `check_local` and `check_possible` always accept on POSIX systems."""
@@ -116,6 +119,39 @@ def relative_path(path: str, directory: str) -> str:
         return os.path.relpath(path, directory or ".")
     except ValueError:
         return path
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is a URL.
+
+    Example:
+        >>> is_url("s3://bucket/run"), is_url("run/ckpt-1")
+        (True, False)
+    """
+    return _URL.match(path) is not None
+
+
+def split_url(url: str) -> tuple[str, str, str]:
+    """Scheme, bucket and key of the URL of an object or a folder. The last two are empty if the URL lacks them.
+
+    Example:
+        >>> split_url("s3://bucket/run/ckpt-1")
+        ('s3', 'bucket', 'run/ckpt-1')
+    """
+    scheme, _, rest = url.partition(":")
+    name, _, inside = rest.lstrip("/").partition("/")
+    return scheme.lower(), name, inside.strip("/")
+
+
+def without_file_scheme(path: str) -> str:
+    """The path of this machine that a URL of the scheme ``file`` means. Any other path is returned as it is.
+
+    Example:
+        >>> without_file_scheme("file:///run/ckpt-1"), without_file_scheme("run")
+        ('/run/ckpt-1', 'run')
+    """
+    inside = _FILE_URL.match(path)
+    return path if inside is None else "/" + path[inside.end() :]
 
 
 def check_local(path: str) -> None:

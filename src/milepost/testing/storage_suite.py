@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ import pytest
 
 from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
 from milepost.storage import Storage
-from milepost.storage.checked import linking
+from milepost.storage.checked import conditional, linking
 from milepost.storage.interface import Buffer
 
 _FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -106,6 +106,20 @@ def linking_of(bench: Bench) -> Callable[[str, str], None]:
     return storage.link
 
 
+def needs_renames(bench: Bench) -> None:
+    """Skips the rest of a test for a storage whose saves go without renames."""
+    if conditional(bench.storage, bench.root) is not None:
+        pytest.skip(f"{type(bench.storage).__name__} needs no rename()")
+
+
+def replacing_of(bench: Bench) -> Callable[[str, bytes, bytes | None], None]:
+    """The method `replace` of a storage. The test is skipped if the storage does not declare it."""
+    storage = conditional(bench.storage, bench.root)
+    if storage is None:
+        pytest.skip(f"{type(bench.storage).__name__} has no conditional writes")
+    return storage.replace
+
+
 class StorageSuite:
     """Tests of a storage; see `milepost.testing.storage_suite`. Each test checks one fact."""
 
@@ -114,6 +128,9 @@ class StorageSuite:
 
     gives_up_open_files = True
     """Whether a file that is open for reading can be removed and replaced. If not, this must fail with `EACCES`."""
+
+    has_directories = True
+    """Whether a directory exists without files, and nothing can be made below a file. Folders of an object store exist only as parts of keys."""
 
     # Writing.
 
@@ -189,10 +206,11 @@ class StorageSuite:
         """`create` neither replaces nor changes an existing file or directory."""
         bench.put(bench.path("f"), b"old")
         bench.storage.make_directory(bench.path("d"))
-        for name in ("f", "d"):
+        for name in ("f", "d") if self.has_directories else ("f",):
             with refuses(StorageError, bench.path(name), errno.EEXIST):
                 bench.storage.create(bench.path(name))
         assert bench.get(bench.path("f")) == b"old"
+        needs_renames(bench)
         assert not bench.storage.in_use(bench.path("f"))
 
     def test_creating_without_a_directory(self, bench: Bench) -> None:
@@ -206,6 +224,7 @@ class StorageSuite:
 
     def test_a_file_is_no_directory(self, bench: Bench) -> None:
         """Nothing can be created below a file."""
+        self.needs_directories()
         bench.put(bench.path("f"), b"")
         with refuses(StorageError, bench.path("f/g"), errno.ENOTDIR):
             bench.storage.create(bench.path("f/g"))
@@ -281,11 +300,13 @@ class StorageSuite:
         with refuses(CheckpointNotFoundError, bench.path("no/f")):
             bench.storage.open(bench.path("no/f"))
         bench.storage.make_directory(bench.path("d"))
+        bench.put(bench.path("d/f"), b"")
         with refuses(CorruptCheckpointError, bench.path("d")):
             bench.storage.open(bench.path("d"))
 
     def test_an_open_file_outlives_its_name(self, bench: Bench) -> None:
         """Readers of a file keep its content when it is removed or replaced, or this is refused until they close it."""
+        needs_renames(bench)
         for name in ("removed", "replaced"):
             bench.put(bench.path(name), b"old")
         bench.put(bench.path("new"), b"something new")
@@ -310,6 +331,7 @@ class StorageSuite:
 
     def test_rename_moves(self, bench: Bench) -> None:
         """A rename moves the bytes to the target and removes the source. The target may exist, or be the source."""
+        needs_renames(bench)
         bench.put(bench.path("a"), b"1")
         bench.storage.rename(bench.path("a"), bench.path("b"))
         assert bench.storage.list(bench.root) == ["b"]
@@ -321,6 +343,7 @@ class StorageSuite:
 
     def test_rename_that_cannot_be(self, bench: Bench) -> None:
         """A missing file cannot be renamed, and no rename replaces a directory. The source stays."""
+        needs_renames(bench)
         with refuses(CheckpointNotFoundError, bench.path("no")):
             bench.storage.rename(bench.path("no"), bench.path("b"))
         bench.put(bench.path("a"), b"1")
@@ -370,6 +393,7 @@ class StorageSuite:
         for name in ("a", "a", "no/f"):
             bench.storage.remove(bench.path(name))
         assert bench.storage.list(bench.root) == []
+        self.needs_directories()
         bench.storage.make_directory(bench.path("d"))
         with refuses(StorageError, bench.path("d")):
             bench.storage.remove(bench.path("d"))
@@ -379,6 +403,7 @@ class StorageSuite:
         """Parents are made too. An existing directory is not an error, and a file in its place is one."""
         for path in ("d/e/f", "d/e/f", "d/", "d"):
             bench.storage.make_directory(bench.path(path))
+        self.needs_directories()
         assert bench.storage.list(bench.path("d")) == ["e"]
         assert bench.storage.is_directory(bench.path("d/e/f"))
         bench.put(bench.path("file"), b"")
@@ -388,6 +413,7 @@ class StorageSuite:
     def test_sync_directory(self, bench: Bench) -> None:
         """An existing directory can be synced, and a missing one cannot."""
         bench.storage.sync_directory(bench.root)
+        self.needs_directories()
         with refuses(CheckpointNotFoundError, bench.path("no")):
             bench.storage.sync_directory(bench.path("no"))
 
@@ -395,7 +421,7 @@ class StorageSuite:
         """The names directly inside a directory are listed, sorted, including directories. A missing directory has no names."""
         for name in ("b", "a[1]", "ü", "a", ".hidden", "a b"):
             bench.put(bench.path(name), b"")
-        bench.storage.make_directory(bench.path("c"))
+        bench.storage.make_directory(bench.path("c"))  # which a bench need not make
         bench.put(bench.path("c/inside"), b"")
         assert bench.storage.list(bench.root) == [".hidden", "a", "a b", "a[1]", "b", "c", "ü"]
         assert bench.storage.list(bench.root + "/") == bench.storage.list(bench.root)
@@ -406,6 +432,7 @@ class StorageSuite:
         """A path leads to a file, to a directory, or to nothing."""
         bench.put(bench.path("f"), b"")
         bench.storage.make_directory(bench.path("d"))
+        bench.put(bench.path("d/inside"), b"")
         kinds = {
             name: (bench.storage.is_file(bench.path(name)), bench.storage.is_directory(bench.path(name)))
             for name in ("f", "d", "no", "no/f", "f/g", "x" * 300)
@@ -436,6 +463,8 @@ class StorageSuite:
         for write in (storage.create, storage.make_directory):
             with refuses(StorageError, path, errno.EINVAL):
                 write(path)
+        assert storage.list(bench.root) == ["f"]
+        needs_renames(bench)
         with refuses(StorageError, bench.path("f"), errno.EINVAL):
             storage.rename(bench.path("f"), path)
         assert storage.list(bench.root) == ["f"]
@@ -462,6 +491,7 @@ class StorageSuite:
             file.write(0, [b"1"])
         before = bench.storage.modified(bench.path("f"))
         assert abs(before - time.time()) < 60
+        needs_renames(bench)
         bench.storage.rename(bench.path("f"), bench.path("g"))
         assert bench.storage.modified(bench.path("g")) == before
         with refuses(CheckpointNotFoundError, bench.path("f")):
@@ -469,6 +499,7 @@ class StorageSuite:
 
     def test_in_use(self, bench: Bench) -> None:
         """A file is in use from its creation until it is closed, under any name."""
+        needs_renames(bench)
         bench.put(bench.path("other"), b"")
         file = bench.storage.create(bench.path("f"))
         assert bench.storage.in_use(bench.path("f"))
@@ -483,7 +514,71 @@ class StorageSuite:
 
     def test_reading_does_not_use_a_file(self, bench: Bench) -> None:
         """A file that is open for reading only is not in use."""
+        needs_renames(bench)
         bench.put(bench.path("f"), b"")
         file = bench.storage.open(bench.path("f"))
         assert not bench.storage.in_use(bench.path("f"))
         file.close()
+
+    # Conditional writes. These tests are skipped for a storage without `conditional_writes`.
+
+    def test_a_file_is_replaced_if_it_is_as_expected(self, bench: Bench) -> None:
+        """A new file, and one whose bytes are known, are written as a whole."""
+        replace = replacing_of(bench)
+        replace(bench.path("f"), b"first", None)
+        assert bench.get(bench.path("f")) == b"first"
+        replace(bench.path("f"), b"2", b"first")
+        replace(bench.path("f"), b"", b"2")
+        replace(bench.path("f"), b"4", b"")
+        assert bench.get(bench.path("f")) == b"4"
+
+    def test_a_file_that_is_not_as_expected_stays(self, bench: Bench) -> None:
+        """Nothing is written if the file is there, is not there, or has other bytes."""
+        replace = replacing_of(bench)
+        bench.put(bench.path("f"), b"old")
+        for present in (None, b"", b"other"):
+            with refuses(StorageError, bench.path("f"), errno.EEXIST):
+                replace(bench.path("f"), b"new", present)
+        with refuses(StorageError, bench.path("no"), errno.EEXIST):
+            replace(bench.path("no"), b"new", b"old")
+        assert bench.get(bench.path("f")) == b"old"
+        assert bench.storage.list(bench.root) == ["f"]
+
+    @pytest.mark.parametrize("present", [None, b"old"])
+    def test_of_several_threads_one_replaces_a_file(self, bench: Bench, present: bytes | None) -> None:
+        """Of writes that expect the same, one succeeds, and its bytes are there."""
+        replace = replacing_of(bench)
+        if present is not None:
+            bench.put(bench.path("f"), present)
+
+        def write(number: int) -> bool:
+            try:
+                replace(bench.path("f"), b"%d" % number, present)
+            except StorageError as error:
+                if error.errno != errno.EEXIST:
+                    raise
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            outcomes = list(pool.map(write, range(8)))
+        assert outcomes.count(True) == 1
+        assert bench.get(bench.path("f")) == b"%d" % outcomes.index(True)
+
+    def test_a_removed_file_is_not_found_by_its_readers(self, bench: Bench) -> None:
+        """A reader gets the bytes that were there when it opened the file, or the error for a missing file."""
+        replacing_of(bench)
+        content = b"0123456789" * (1 << 20)
+        for name in ("removed", "replaced"):
+            bench.put(bench.path(name), content)
+        files = [bench.storage.open(bench.path(name)) for name in ("removed", "replaced")]
+        bench.storage.remove(bench.path("removed"))
+        bench.put(bench.path("replaced"), b"9" * len(content))
+        for file in files:
+            with suppress(CheckpointNotFoundError):
+                assert file.read(5, 10) == content[5:15]
+
+    def needs_directories(self) -> None:
+        """Skips the rest of a test for a storage whose folders exist only as parts of keys."""
+        if not self.has_directories:
+            pytest.skip("this storage has no directories of its own")

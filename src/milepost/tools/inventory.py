@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -34,6 +35,7 @@ from milepost.series.series import known_checkpoints, no_checkpoint_error, place
 from milepost.series.state_file import STATE_FILE
 from milepost.storage import Storage
 from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.paths import is_url
 from milepost.tools.terminal import shown
 
 State = Literal["complete", "damaged", "missing", "deleted", "no index", "not read", "not checked"]
@@ -254,12 +256,12 @@ def facts_of(checkpoint: FoundCheckpoint, storage: Storage = LOCAL_STORAGE) -> C
     problem: MilepostError
     try:
         if needs_orbax(storage, path):
-            return CheckpointFacts("not checked", *_stat(_files_of(storage, path)))
+            return CheckpointFacts("not checked", *_stat(storage, _files_of(storage, path)))
         with open_any(storage, path) as reader:
             reader.check_files()
             if not reader.origin.is_checkpoint:
-                return CheckpointFacts("complete", *_stat(_files_of(storage, path)), len(reader.keys()))
-            size_and_time = _stat([index_path(reader.prefix), *reader.shard_paths])
+                return CheckpointFacts("complete", *_stat(storage, _files_of(storage, path)), len(reader.keys()))
+            size_and_time = _stat(storage, [index_path(reader.prefix), *reader.shard_paths])
             saved_with = read_metadata(reader)
             files = file_sizes(reader)
             count, metrics = len(reader.keys()) - len(files), saved_with.metrics or {}
@@ -268,7 +270,7 @@ def facts_of(checkpoint: FoundCheckpoint, storage: Storage = LOCAL_STORAGE) -> C
         state, problem = "damaged", error
     except (UnsupportedError, StorageError) as error:
         state, problem = "not read", error
-    size, modified = _stat(_files_of(storage, path))
+    size, modified = _stat(storage, _files_of(storage, path))
     if state == "damaged" and (deletion := deletion_of(path, storage)) is not None:
         return CheckpointFacts("deleted", size, modified, problem=deletion)
     is_missing = isinstance(problem, CheckpointNotFoundError) and not size
@@ -291,7 +293,7 @@ def _facts_of_data(path: str, storage: Storage) -> CheckpointFacts:
 
 def size_of(path: str, storage: Storage = LOCAL_STORAGE) -> int:
     """The bytes of all files of a checkpoint, damaged or not."""
-    return _stat(_files_of(storage, path))[0]
+    return _stat(storage, _files_of(storage, path))[0]
 
 
 def deletion_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointNotFoundError | None:
@@ -443,10 +445,17 @@ def _of_v1(storage: Storage, path: str) -> tuple[str, ...]:
     return () if storage.is_file(index_path(path)) else v1_shards(storage, path)
 
 
-def _stat(paths: Iterable[str]) -> tuple[int, float | None]:
+def _stat(storage: Storage, paths: Iterable[str]) -> tuple[int, float | None]:
     """The bytes of files, and when the last of them changed. Files that are not there count as empty."""
     total, last = 0, None
     for path in paths:
+        if is_url(path):
+            with contextlib.suppress(MilepostError):
+                with contextlib.closing(storage.open(path)) as opened:
+                    total += opened.size
+                modified = storage.modified(path)
+                last = modified if last is None else max(last, modified)
+            continue
         inside = [path]
         if os.path.isdir(path):
             inside = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]

@@ -243,6 +243,13 @@ class TestCommands:
         assert main(["prune", folder, "--keep", "1", "--delete"]) == 0
         assert milepost.get_checkpoint_state(folder).all_model_checkpoint_paths == [f"{folder}/ckpt-3"]
 
+    def test_a_conversion_reads_urls_and_writes_none(self, folder, tmp_path, capsys):
+        path = checkpoint(2).write(f"{folder}/model")
+        assert main(["convert", path, str(tmp_path / "out.npz")]) == 0
+        assert np.load(tmp_path / "out.npz")["v"].tolist() == [2] * 3
+        assert main(["convert", path, f"{folder}/out.npz"]) == 3
+        assert "files of this machine only" in capsys.readouterr().err
+
     def test_a_lost_list_is_repaired(self, folder, capsys):
         manager = manager_of(folder, 3)
         manager.save()

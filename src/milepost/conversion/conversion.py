@@ -31,7 +31,7 @@ from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.restoring.load import nones_of, open_any
 from milepost.series.files import file_sizes
 from milepost.storage.output_file import check_free, is_written_to
-from milepost.storage.paths import check_has_file_name, plain_path
+from milepost.storage.paths import check_has_file_name, is_url, plain_path
 from milepost.tensor import DType
 
 PathLike = str | os.PathLike[str]
@@ -206,6 +206,14 @@ class Wanted:
         check_has_file_name(
             "target", target if format != _DIRECTORY else os.path.normpath(target) if target else target
         )
+        if is_url(target):
+            raise UnsupportedError(
+                "a conversion writes to files of this machine only",
+                key="target",
+                expected="a path of a file system that is mounted here",
+                found=target,
+                remedy="convert to a local path, and copy the result",
+            )
         self.names = names
         self.target = target
         self.format = format

@@ -168,7 +168,7 @@ def check_local(path: str) -> None:
           file: gs://bucket/ckpt-1
           expected: a path of a file system that is mounted here
           found: a URL of the scheme gs
-          remedy: save to a local directory and copy it, or mount the remote one; docs/extending.md says which stores can be a storage of your own; a directory that really has this name is ./gs:
+          remedy: save to a local directory and copy it, or mount the remote one; docs/object_stores.md says to which stores milepost saves; a directory that really has this name is ./gs:
     """
     if path.startswith("~"):
         raise UnsupportedError(
@@ -184,8 +184,8 @@ def check_local(path: str) -> None:
         remedy = "pass the path without file://"
     else:
         remedy = (
-            "save to a local directory and copy it, or mount the remote one; docs/extending.md says which stores can be a "
-            f"storage of your own; a directory that really has this name is ./{url[1]}:"
+            "save to a local directory and copy it, or mount the remote one; docs/object_stores.md says to which stores milepost "
+            f"saves; a directory that really has this name is ./{url[1]}:"
         )
     raise UnsupportedError(
         "a URL is not a path of this machine",

@@ -100,10 +100,25 @@ def seaweed(directory: Path) -> Iterator[Server]:
     }
     environment = os.environ | {"AWS_ACCESS_KEY_ID": Server.key, "AWS_SECRET_ACCESS_KEY": Server.secret}
     command = [weed, "mini", *(f"-{name}={value}" for name, value in options.items())]
+    yield from _running(command, environment, directory, s3)
+
+
+def ignoring(directory: Path) -> Iterator[Server]:
+    """A server that ignores the conditions of requests: nanio."""
+    pytest.importorskip("obstore")
+    (port,) = free_ports(1)
+    data = directory / "data"
+    (data / Server.bucket).mkdir(parents=True)
+    environment = os.environ | {"NANIO_ACCESS_KEY": Server.key, "NANIO_SECRET_KEY": Server.secret}
+    command = [program("nanio"), "serve", "--data-dir", str(data), "--host", "127.0.0.1", "--port", str(port)]
+    yield from _running(command, environment, directory, port)
+
+
+def _running(command: list[str], environment: dict[str, str], directory: Path, port: int) -> Iterator[Server]:
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=directory)
     try:
-        yield _answering(Server(f"http://127.0.0.1:{s3}"), process, directory / "log")
+        yield _answering(Server(f"http://127.0.0.1:{port}"), process, directory / "log")
     finally:
         process.kill()
         process.wait()

@@ -18,6 +18,7 @@ from milepost.storage import ObjectStorage
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.testing.faulty_bucket import FaultyBucket
 from milepost.tools.cli import main
+from tests import stores
 from tests.stores import storage_of
 
 
@@ -297,6 +298,21 @@ class TestStoresThatIgnoreConditions:
         with pytest.raises(UnsupportedError, match="ignores the conditions"):
             checkpoint().save("run/ckpt", milepost.CheckpointOptions(storage=storage))
         assert storage.bucket.objects == {}
+
+    def test_one_that_ignores_only_replacements_is_refused_too(self):
+        bucket = FaultyBucket()
+        bucket.exchange = lambda key, data, version: bucket.put(key, data)
+        storage = storage_of(bucket, probe=True)
+        with pytest.raises(UnsupportedError, match="ignores the conditions"):
+            checkpoint().save("run/ckpt", milepost.CheckpointOptions(storage=storage))
+        assert bucket.objects == {}
+
+    def test_a_server_that_does_so_is_refused(self, tmp_path):
+        for server in stores.ignoring(tmp_path):
+            storage = ObjectStorage(server.url(), server.options, patience=5.0)
+            with pytest.raises(UnsupportedError, match="ignores the conditions"):
+                checkpoint().save("run/ckpt", milepost.CheckpointOptions(storage=storage))
+            assert storage.list("run") == []
 
     def test_a_program_may_use_them_all_the_same(self):
         storage = storage_of(Ignoring())

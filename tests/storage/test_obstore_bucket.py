@@ -43,7 +43,14 @@ class Answering:
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(404, FileNotFoundError), (412, FileExistsError), (403, PermissionError), (400, OSError), (503, TimeoutError)],
+    [
+        (404, FileNotFoundError),
+        (412, FileExistsError),
+        (403, PermissionError),
+        (400, OSError),
+        (501, OSError),
+        (503, TimeoutError),
+    ],
 )
 def test_a_status_becomes_an_error_of_the_system(status, kind):
     with Answering(status) as server:

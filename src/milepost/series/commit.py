@@ -273,6 +273,8 @@ class BundleCommit:
             raise
         try:
             self._published = self._publication.confirm(self.claim, index)
+        except AfterCommitError:
+            raise
         except StorageError as error:
             raise not_durable(self._prefix, error) from error
         if not self._published:

@@ -25,7 +25,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from milepost.bundle import index_path
-from milepost.errors import CorruptCheckpointError, StorageError
+from milepost.errors import AfterCommitError, CorruptCheckpointError, StorageError
 from milepost.series.leftovers import visible_shards
 from milepost.series.liveness import REPLACED, is_confirmed
 from milepost.series.notes import Temporary
@@ -199,8 +199,16 @@ class ByCondition:
         return read_whole(self._storage, self._index) == index
 
     def confirm(self, claim: Temporary, index: bytes) -> bool:
-        if is_confirmed(self._storage, claim, self._data):
-            return True
+        try:
+            if is_confirmed(self._storage, claim, self._data):
+                return True
+        except StorageError as error:
+            raise AfterCommitError(
+                f"the checkpoint is saved, but the store does not tell whether another process has taken this save for dead: {error.problem}",
+                errno=error.errno,
+                file=self._index,
+                remedy="verify the checkpoint; if it is damaged, save again",
+            ) from error
         if self._present is not None:
             try:
                 self._storage.replace(self._index, self._present, index)

@@ -30,6 +30,7 @@ _INSTALL: Final = "install milepost[cloud], which has obstore"
 _STATUS: Final = re.compile(r"status(?: code)?:? (\d{3})")
 _PASSING: Final = (408, 409, 425, 429)
 """The statuses, besides those from 500 on, after which the same request may succeed."""
+_NOT_IMPLEMENTED: Final = 501
 _LOST: Final = re.compile(r"timed? ?out|connect|reset|refused|closed|incomplete|error sending|decoding", re.IGNORECASE)
 """What is in the text of an error without a status if the connection has failed."""
 
@@ -194,7 +195,11 @@ def _as_system_error(error: Exception) -> OSError:
     status = _STATUS.search(text)
     if status and status[1] == "404":
         return FileNotFoundError(errno.ENOENT, text)
-    if (int(status[1]) in _PASSING or int(status[1]) >= 500) if status else _LOST.search(text):
+    if (
+        (int(status[1]) in _PASSING or (int(status[1]) >= 500 and int(status[1]) != _NOT_IMPLEMENTED))
+        if status
+        else _LOST.search(text)
+    ):
         return TimeoutError(errno.ETIMEDOUT, text)
     return OSError(errno.EINVAL, text)
 

@@ -162,11 +162,11 @@ class ObjectStorage:
         return sorted({*names.objects, *names.folders})
 
     def is_file(self, path: str) -> bool:
+        key = self._key(path)
         try:
-            self._existing("look at", path)
-        except (CheckpointNotFoundError, CorruptCheckpointError):
+            return bool(key) and self.ask("look at", path, lambda: self.bucket.head(str(key))) is not None
+        except CheckpointNotFoundError:
             return False
-        return True
 
     def is_directory(self, path: str) -> bool:
         key = self._key(path)

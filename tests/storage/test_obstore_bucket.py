@@ -45,6 +45,7 @@ class Answering:
     ("status", "kind"),
     [
         (404, FileNotFoundError),
+        (409, TimeoutError),
         (412, FileExistsError),
         (403, PermissionError),
         (400, OSError),

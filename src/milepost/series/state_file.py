@@ -79,17 +79,17 @@ def read_state_file(storage: Storage, directory: str, latest_filename: str | Non
         StorageError: The file cannot be read.
     """
     path = _state_path(directory, latest_filename)
-    if storage.is_directory(path):
-        warn(
-            f"{path} is a directory and not a state file, so no checkpoints are listed: rename it, or save to another directory"
-        )
-        return None
     try:
         file = storage.open(path)
     except CheckpointNotFoundError:
         return None
     except CorruptCheckpointError as error:
-        raise not_understood(path, None, "a file", str(error.found)) from None
+        if not storage.is_directory(path):
+            raise not_understood(path, None, "a file", str(error.found)) from None
+        warn(
+            f"{path} is a directory and not a state file, so no checkpoints are listed: rename it, or save to another directory"
+        )
+        return None
     try:
         if file.size > _MOST_BYTES:
             raise not_understood(path, None, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes")

@@ -79,6 +79,9 @@ class FaultyBucket(MemoryBucket):
     def head(self, key: str) -> Head:
         return self._do("head", key, lambda: MemoryBucket.head(self, key))
 
+    def read(self, key: str, most: int) -> tuple[Head, bytes | None]:
+        return self._do("read", key, lambda: MemoryBucket.read(self, key, most))
+
     def get(self, key: str, start: int, stop: int, version: str) -> bytes:
         return self._do("get", key, lambda: MemoryBucket.get(self, key, start, stop, version))
 

@@ -279,7 +279,7 @@ def facts_of(checkpoint: FoundCheckpoint, storage: Storage = LOCAL_STORAGE) -> C
 
 def _facts_of_data(path: str, storage: Storage) -> CheckpointFacts:
     """What can be known of data without an index."""
-    size, modified = _stat(_files_of(storage, path))
+    size, modified = _stat(storage, _files_of(storage, path))
     if _is_deletion_begun(path, storage):
         return CheckpointFacts("deleted", size, modified, problem=deletion_of(path, storage))
     directory = os.path.dirname(path) or os.curdir

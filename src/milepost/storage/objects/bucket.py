@@ -67,6 +67,10 @@ class Bucket(Protocol):
         """What is known of an object."""
         ...
 
+    def read(self, key: str, most: int) -> tuple[Head, bytes | None]:
+        """What is known of an object, and its bytes if there are at most so many, by one request."""
+        ...
+
     def get(self, key: str, start: int, stop: int, version: str) -> bytes:
         """A range of bytes of an object, if it has this version. The range is not empty, and lies in the object."""
         ...

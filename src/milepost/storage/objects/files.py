@@ -16,28 +16,36 @@ from milepost.storage.objects.bucket import Head, Upload
 if TYPE_CHECKING:
     from milepost.storage.objects.storage import ObjectStorage
 
+_WHOLE: Final = 8 << 20
+"""An object of at most so many bytes is read as a whole when a part of it is first read."""
 PART: Final = 8 << 20
 """Bytes of one part of an upload. A store may have 10,000 parts, which are 80 GB; obstore joins parts of larger objects itself."""
-_SMALL: Final = 8 << 20
-"""An object of at most so many bytes is read as a whole when a part of it is first read."""
 
 
 class ObjectFile:
-    """An object that is open for reading. It cannot be read any more when the object is removed or replaced."""
+    """An object that is open for reading. It cannot be read any more when the object is removed or replaced, unless it is small.
 
-    def __init__(self, storage: ObjectStorage, path: str, key: str, head: Head) -> None:
+    Args:
+        storage: Where it is.
+        path: Its path.
+        key: Its key.
+        head: What is known of it.
+        content: Its bytes, if it is so small that they came with what is known of it.
+    """
+
+    def __init__(self, storage: ObjectStorage, path: str, key: str, head: Head, content: bytes | None) -> None:
         self.path = path
         self.size = head.size
         self._storage = storage
         self._key = key
         self._version = head.version
-        self._content: bytes | None = None
+        self._content = content
 
     def read(self, offset: int, length: int) -> bytes:
         check_range(self.path, offset, length, self.size)
         if length == 0:
             return b""
-        if self.size > _SMALL:
+        if self.size > _WHOLE:
             return self._get(offset, offset + length)
         content = self._content
         if content is None:

@@ -42,6 +42,11 @@ class MemoryBucket:
         stored = self._existing(key)
         return Head(len(stored.data), stored.modified, stored.version)
 
+    def read(self, key: str, most: int) -> tuple[Head, bytes | None]:
+        stored = self._existing(key)
+        head = Head(len(stored.data), stored.modified, stored.version)
+        return head, stored.data if head.size <= most else None
+
     def get(self, key: str, start: int, stop: int, version: str) -> bytes:
         stored = self._existing(key)
         if stored.version != version:

@@ -28,10 +28,12 @@ _CONCURRENT: Final = 8
 _PART: Final = 8 << 20
 _INSTALL: Final = "install milepost[cloud], which has obstore"
 _STATUS: Final = re.compile(r"status(?: code)?:? (\d{3})")
-_PASSING: Final = (408, 409, 425, 429)
+_PASSING: Final = (408, 425, 429)
 """The statuses, besides those from 500 on, after which the same request may succeed."""
 _NOT_IMPLEMENTED: Final = 501
-_LOST: Final = re.compile(r"timed? ?out|connect|reset|refused|closed|incomplete|error sending|decoding", re.IGNORECASE)
+_LOST: Final = re.compile(
+    r"timed? ?out|connect|reset|refused|closed|incomplete|error sending|decoding|HTTP error|body error", re.IGNORECASE
+)
 """What is in the text of an error without a status if the connection has failed."""
 
 
@@ -71,8 +73,15 @@ class ObstoreBucket:
         return f"ObstoreBucket({self._name!r})"
 
     def head(self, key: str) -> Head:
-        found = self._ask(lambda: self._obstore.head(self._store(), key))
-        return Head(found["size"], found["last_modified"].timestamp(), str(found["e_tag"]))
+        return _head(self._ask(lambda: self._obstore.head(self._store(), key)))
+
+    def read(self, key: str, most: int) -> tuple[Head, bytes | None]:
+        def read() -> tuple[Head, bytes | None]:
+            answer = self._obstore.get(self._store(most), key)
+            head = _head(answer.meta)
+            return head, bytes(answer.bytes()) if head.size <= most else None
+
+        return self._ask(read)
 
     def get(self, key: str, start: int, stop: int, version: str) -> bytes:
         options = {"range": (start, stop), "if_match": version}
@@ -174,6 +183,10 @@ class _Upload:
             return
 
 
+def _head(meta: Mapping[str, Any]) -> Head:
+    return Head(meta["size"], meta["last_modified"].timestamp(), str(meta["e_tag"]))
+
+
 def _inside(folder: str, paths: Iterable[str]) -> list[str]:
     """The names of what is in a folder, which some servers list as a part of itself when it is empty."""
     return [
@@ -186,13 +199,15 @@ def _inside(folder: str, paths: Iterable[str]) -> list[str]:
 def _as_system_error(error: Exception) -> OSError:
     """The error of `milepost.storage.objects.bucket` for one of obstore."""
     kind, text = type(error).__name__, " ".join(str(error).split("\n")[0].split())
+    status = _STATUS.search(text)
+    if status and status[1] == "409":  # of any request: another one is changing the object right now
+        return TimeoutError(errno.ETIMEDOUT, text)
     if kind in ("AlreadyExistsError", "PreconditionError", "NotModifiedError"):
         return FileExistsError(errno.EEXIST, text)
     if kind in ("PermissionDeniedError", "UnauthenticatedError"):
         return PermissionError(errno.EACCES, text)
     if kind == "NotFoundError":
         return FileNotFoundError(errno.ENOENT, text)
-    status = _STATUS.search(text)
     if status and status[1] == "404":
         return FileNotFoundError(errno.ENOENT, text)
     if (

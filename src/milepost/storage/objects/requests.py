@@ -12,6 +12,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, TypeVar
 
 from milepost.storage.objects.bucket import Bucket
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 NO_ANSWER: Final = (TimeoutError, ConnectionError)
 """The errors after which it is not known whether a request has taken effect."""
+SMALL: Final = 256 << 10
+"""An object of at most so many bytes is read by the request that opens it."""
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 
@@ -63,11 +66,10 @@ def content(bucket: Bucket, key: str, patience: float) -> tuple[bytes, str] | No
     """The bytes of an object and their version. None if there is no object. Errors are those of `answered`."""
     for _ in attempts(patience):
         try:
-            head = answered(lambda: bucket.head(key), patience)
-            if head.size == 0:
-                return b"", head.version
-            found = head  # for the function, which this loop would change
-            return answered(lambda found=found: bucket.get(key, 0, found.size, found.version), patience), head.version  # type: ignore[misc]
+            head, data = answered(lambda: bucket.read(key, SMALL), patience)
+            if data is None:
+                data = answered(partial(bucket.get, key, 0, head.size, head.version), patience)
+            return data, head.version
         except FileNotFoundError:
             return None
         except FileExistsError:
@@ -107,7 +109,8 @@ def write_if(bucket: Bucket, key: str, data: bytes, present: bytes | None, patie
                 bucket.exchange(key, data, now[1])
             return True
         except FileExistsError as error:
-            failure = error
+            # On its way, a request may be repeated by others. Then the second one is refused because of the first. Empty objects cannot be told apart.
+            failure, may_be_ours = error, may_be_ours or data not in (b"", present)
             if present is None and not may_be_ours and content(bucket, key, patience) is not None:
                 return False
         except NO_ANSWER as error:

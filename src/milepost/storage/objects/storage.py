@@ -21,7 +21,7 @@ from milepost.storage.objects.bucket import Bucket, Head
 from milepost.storage.objects.buckets import bucket_of
 from milepost.storage.objects.files import ObjectFile, ObjectWriter
 from milepost.storage.objects.probe import clock_difference
-from milepost.storage.objects.requests import NO_ANSWER, answered, write_if
+from milepost.storage.objects.requests import NO_ANSWER, SMALL, answered, write_if
 from milepost.storage.paths import ImpossiblePathError, check_possible, is_url, split_url, with_slashes
 
 T = TypeVar("T")
@@ -99,8 +99,17 @@ class ObjectStorage:
         )
 
     def open(self, path: str) -> ObjectFile:
-        key, head = self._existing("open for reading", path)
-        return ObjectFile(self, path, key, head)
+        doing = "open for reading"
+        key = self._existing_key(doing, path)
+        try:
+            head, content = self.ask(doing, path, lambda: self.bucket.read(key, SMALL))
+        except CheckpointNotFoundError:
+            if not self.is_directory(path):
+                raise
+            raise CorruptCheckpointError(
+                "cannot be read as part of a checkpoint", file=path, expected="a file", found="a directory"
+            ) from None
+        return ObjectFile(self, path, key, head, content)
 
     def create(self, path: str) -> ObjectWriter:
         key = self._new_key("create", path)
@@ -162,18 +171,18 @@ class ObjectStorage:
         return sorted({*names.objects, *names.folders})
 
     def is_file(self, path: str) -> bool:
-        key = self._key(path)
         try:
-            return bool(key) and self.ask("look at", path, lambda: self.bucket.head(str(key))) is not None
+            self._head(path)
         except CheckpointNotFoundError:
             return False
+        return True
 
     def is_directory(self, path: str) -> bool:
         key = self._key(path)
         return key == "" or (key is not None and bool(self.list(path)))
 
     def modified(self, path: str) -> float:
-        return self._existing("look at", path)[1].modified
+        return self._head(path).modified
 
     def in_use(self, path: str) -> bool:
         key = self._key(path)
@@ -182,7 +191,7 @@ class ObjectStorage:
                 return True
         try:
             modified = self.modified(path)
-        except (CheckpointNotFoundError, CorruptCheckpointError):
+        except CheckpointNotFoundError:
             return False
         return time.time() + (self._clock_difference or 0.0) - modified < self._lease
 
@@ -256,18 +265,16 @@ class ObjectStorage:
             except OSError as error:
                 raise _explained(error, "write", path) from error
 
-    def _existing(self, doing: str, path: str) -> tuple[str, Head]:
+    def _head(self, path: str) -> Head:
+        key = self._existing_key("look at", path)
+        return self.ask("look at", path, lambda: self.bucket.head(key))
+
+    def _existing_key(self, doing: str, path: str) -> str:
+        """The key that an object has which may be there."""
         key = self._key(path)
-        try:
-            if not key:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            return key, self.ask(doing, path, lambda: self.bucket.head(key))
-        except (FileNotFoundError, CheckpointNotFoundError):
-            if self.is_directory(path):
-                raise CorruptCheckpointError(
-                    "cannot be read as part of a checkpoint", file=path, expected="a file", found="a directory"
-                ) from None
-            raise CheckpointNotFoundError(f"cannot {doing}: there is no such object", file=path) from None
+        if not key:
+            raise CheckpointNotFoundError(f"cannot {doing}: no object can have this name", file=path)
+        return key
 
     def _key(self, path: str) -> str | None:
         """The key of a path; None if no object can have the path."""

@@ -29,6 +29,10 @@ class Disk(LocalStorage):
             self._answers.wait()
         return super().create(path)
 
+    def fill(self) -> None:
+        """Lets every new file fail."""
+        self.trouble = "full"
+
     def recover(self) -> None:
         """Ends the trouble. What hangs goes on."""
         self.trouble = ""

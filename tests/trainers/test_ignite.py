@@ -17,6 +17,7 @@ from ignite.handlers import Checkpoint, EarlyStopping, global_step_from_engine
 
 import milepost.ignite
 from milepost.retention import Best
+from tests.manager.disks import Disk
 from tests.trainers.small import BATCHES, KilledError, loader, network, same, seed_all
 
 
@@ -48,9 +49,10 @@ def run(
         optimizer.step()
 
     engine = Engine(step)
+    engine.net = model
     engine.add_event_handler(Events.EPOCH_COMPLETED, lambda: logged.append(torch.rand(()).item()))
-    if handler:
-        engine.add_event_handler(*handler)
+    for each in [handler] if isinstance(handler, tuple) else handler or ():
+        engine.add_event_handler(*each)
     if directory:
         objects = {"model": model, "optimizer": optimizer, **(objects or {})}
         options = {"every_iterations": 1, "metrics": lambda: {"loss": logged[-1]}, **options}
@@ -208,3 +210,39 @@ def test_a_deterministic_engine_is_refused(tmp_path):
 def test_an_interval_of_nothing_has_a_remedy(tmp_path, interval):
     with pytest.raises(milepost.ArgumentError, match=f"remedy: .* None to save without regard to {interval[6:]}"):
         milepost.ignite.attach(Engine(lambda engine, batch: None), {}, tmp_path, **{interval: 0})
+
+
+def poison(engine):
+    with torch.no_grad():
+        engine.net[0].weight[0] = float("nan")
+
+
+@pytest.mark.filterwarnings("ignore:.*(the run goes on|not finite|passed over)")
+class TestFailures:
+    """What is passed to the manager: failed saves, states that are not finite, and a function that is told of each checkpoint."""
+
+    def test_the_run_goes_on_through_failed_saves_and_saves_its_end(self, tmp_path):
+        disk = Disk()
+        options = {"options": milepost.CheckpointOptions(storage=disk), "on_failure": milepost.Tolerate(saves=9)}
+        changes = (Events.ITERATION_STARTED(once=2), disk.fill), (Events.ITERATION_STARTED(once=5), disk.recover)
+        whole, _, _ = run(tmp_path, handler=list(changes), max_to_keep=1, **options)
+        assert same(whole, undisturbed()[0])
+        assert run(tmp_path)[1] == []
+
+    def test_a_run_whose_last_save_has_failed_ends_in_an_error(self, tmp_path):
+        disk = Disk()
+        options = {"options": milepost.CheckpointOptions(storage=disk), "on_failure": milepost.Tolerate(saves=99)}
+        with pytest.raises(milepost.StorageError, match="the last save has failed"):
+            run(tmp_path, handler=(Events.ITERATION_STARTED(once=2), disk.fill), **options)
+
+    def test_a_run_that_became_nan_continues_from_its_last_finite_checkpoint(self, tmp_path):
+        told = []
+        options = {"nonfinite": milepost.KeepLastFinite(restore=True), "max_to_keep": 1, "on_committed": told.append}
+        run(tmp_path, 6, kill, handler=(Events.ITERATION_STARTED(once=4), poison), **options)
+        assert [each.step for each in told if not each.nonfinite][-1] == 3
+        assert same(run(tmp_path, **options)[0], undisturbed()[0])
+
+    def test_arguments_are_checked_at_once(self, tmp_path):
+        for name in ("on_failure", "nonfinite", "on_committed"):
+            with pytest.raises(milepost.UnsupportedError, match=name):
+                run(tmp_path, **{name: 3})

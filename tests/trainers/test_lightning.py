@@ -164,7 +164,7 @@ class TestFailures:
     def test_the_run_goes_on_through_failed_saves_and_saves_its_end(self, tmp_path):
         disk = Disk()
         options = {"options": milepost.CheckpointOptions(storage=disk), "on_failure": milepost.Tolerate(saves=9)}
-        model, _, callback = fit(tmp_path, At(2, lambda: fail(disk)), At(5, disk.recover), options=options)
+        model, _, callback = fit(tmp_path, At(2, disk.fill), At(5, disk.recover), options=options)
         assert callback.manager.health.state == "good"
         assert same(fit(tmp_path)[0], model)
 
@@ -172,7 +172,7 @@ class TestFailures:
         disk = Disk()
         options = {"options": milepost.CheckpointOptions(storage=disk), "on_failure": milepost.Tolerate(saves=99)}
         with pytest.raises(milepost.StorageError, match="the last save has failed"):
-            fit(tmp_path, At(2, lambda: fail(disk)), options=options)
+            fit(tmp_path, At(2, disk.fill), options=options)
 
     def test_a_run_that_became_nan_continues_from_its_last_finite_checkpoint(self, tmp_path):
         told = []
@@ -199,7 +199,3 @@ class Poison(pl.Callback):
         if trainer.fit_loop.total_batch_idx == self.batch:
             with torch.no_grad():
                 next(module.parameters())[0] = float("nan")
-
-
-def fail(disk):
-    disk.trouble = "full"

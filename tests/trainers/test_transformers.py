@@ -19,6 +19,7 @@ from transformers.trainer_callback import ExportableState
 
 import milepost.transformers
 from milepost.retention import Best
+from tests.manager.disks import Disk
 from tests.trainers.small import KilledError, Rows, loader, network, same, seed_all
 
 STEPS = 6
@@ -366,3 +367,46 @@ def test_other_loaders_are_skipped_as_before():
     """Importing milepost.transformers changes nothing for loaders that it does not watch."""
     skipped = transformers.trainer.skip_first_batches(loader(), 4)
     assert len(list(skipped)) == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*(the run goes on|not finite|passed over)")
+class TestFailures:
+    """What is passed to the manager: failed saves, states that are not finite, and a function that is told of each checkpoint."""
+
+    def test_the_run_goes_on_through_failed_saves_and_saves_its_end(self, tmp_path):
+        disk = Disk()
+        options = {"options": milepost.CheckpointOptions(storage=disk), "on_failure": milepost.Tolerate(saves=9)}
+        options["max_to_keep"] = 1
+        whole, _, _ = train(tmp_path, At(2, disk.fill), At(5, disk.recover), options=options)
+        assert same(whole, undisturbed()[0])
+        assert train(tmp_path)[0].seen == []
+
+    def test_a_run_whose_last_save_has_failed_ends_in_an_error(self, tmp_path):
+        disk = Disk()
+        options = {"options": milepost.CheckpointOptions(storage=disk), "on_failure": milepost.Tolerate(saves=99)}
+        with pytest.raises(milepost.StorageError, match="the last save has failed"):
+            train(tmp_path, At(2, disk.fill), options=options)
+
+    def test_a_run_that_became_nan_continues_from_its_last_finite_checkpoint(self, tmp_path):
+        told = []
+        options = {"nonfinite": milepost.KeepLastFinite(restore=True), "max_to_keep": 1, "on_committed": told.append}
+        train(tmp_path, Poison(4), At(6, kill), options=options)
+        assert [each.step for each in told if not each.nonfinite][-1] == 4
+        assert same(train(tmp_path, options=options)[0], undisturbed()[0])
+
+    def test_arguments_are_checked_at_once(self, tmp_path):
+        for name in ("on_failure", "nonfinite", "on_committed"):
+            with pytest.raises(milepost.UnsupportedError, match=name):
+                train(tmp_path, options={name: 3})
+
+
+class Poison(transformers.TrainerCallback):
+    """Makes a weight NaN before a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_begin(self, args, state, control, model=None, **others):
+        if state.global_step == self.step:
+            with torch.no_grad():
+                model.net[0].weight[0] = float("nan")

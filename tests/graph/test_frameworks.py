@@ -430,3 +430,17 @@ def test_a_registry_is_put_back_as_it_was(monkeypatch):
     kinds |= {"a": "changed", "b": "new"}
     put_back()
     assert kinds == {"a": "first"}
+
+
+def test_a_class_of_the_program_that_is_registered_with_a_refused_framework_is_refused(framework, tmp_path):
+    class Own:
+        pass
+
+    class Other:
+        pass
+
+    framework(ADAPTER, oldest="10", registered=lambda: {Own, np.ndarray})
+    with pytest.raises(AdapterError, match="some_framework 10 or newer"):
+        Checkpoint(own=Own())
+    assert adapter_of(Other()) is None
+    assert adapter_of(np.zeros(3)) is not None  # the adapter of another library handles it

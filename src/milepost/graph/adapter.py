@@ -18,7 +18,7 @@ from milepost.graph.contract.values import Array as Array
 from milepost.graph.contract.values import Shape as Shape
 from milepost.graph.contract.values import StoredTensor as StoredTensor
 from milepost.graph.contract.values import Value as Value
-from milepost.graph.frameworks import import_adapters, refuse_type, register_registry
+from milepost.graph.frameworks import import_adapters, refuse_registered, refuse_type, register_registry
 from milepost.graph.remedies import adapter_failed, cannot_be_read
 
 
@@ -249,7 +249,10 @@ def adapter_of_type(kind: type) -> Adapter | None:
     import_adapters()
     refuse_type(kind)
     answers = registry.by_type
-    found = answers[kind] = next((adapter for adapter in registry.adapters if _handles(adapter, kind)), None)
+    found = next((adapter for adapter in registry.adapters if _handles(adapter, kind)), None)
+    if found is None:
+        refuse_registered(kind)
+    answers[kind] = found
     return found
 
 

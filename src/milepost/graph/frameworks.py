@@ -12,7 +12,7 @@ import copy
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -44,6 +44,7 @@ class _Framework:
     tried: str
     oldest: str
     packages: tuple[str, ...]
+    registered: Callable[[], Container[type]]
     is_awaited: bool
     is_importing: bool = False
     error: AdapterError | None = None
@@ -55,12 +56,18 @@ _lock: Final = ForkableLock()  # the thread that imports an adapter may itself a
 
 
 def register_framework(
-    framework: str, module: str, tried: str = "", oldest: str = "", packages: Sequence[str] = ()
+    framework: str,
+    module: str,
+    tried: str = "",
+    oldest: str = "",
+    packages: Sequence[str] = (),
+    registered: Callable[[], Container[type]] = tuple,
 ) -> None:
     """Names the module that registers the adapter of a framework. It is imported when the user has imported the framework.
 
     If that module cannot be imported, or the framework is too old, saves and restores that meet an object of the framework raise
-    `AdapterError`. An object is of the framework if its class, or a base class, is defined in it.
+    `AdapterError`. An object is of the framework if its class, or a base class, is defined in it, or if the program has registered the class with
+    the framework, and no other adapter handles it.
 
     Args:
         framework: Name of the framework's package, or of a module in it.
@@ -69,12 +76,15 @@ def register_framework(
         tried: The versions of the framework with which the adapter was tested.
         oldest: The oldest version that works, such as ``"0.6"``. If several major versions work, the oldest of each: ``"2.15 or 3.10"``.
         packages: Other packages whose objects are of no use without the adapter.
+        registered: Returns the classes of programs that are registered with the framework, as those of pytrees are with JAX.
 
     Example:
         >>> from milepost.adapters import register_framework
         >>> register_framework("some_framework", "some_library.milepost_adapters", tried="1.4", oldest="1.2")
     """
-    _frameworks[framework] = _Framework(module, tried, oldest, (framework, *packages), is_awaited=bool(module))
+    _frameworks[framework] = _Framework(
+        module, tried, oldest, (framework, *packages), registered, is_awaited=bool(module)
+    )
 
 
 def register_registry(snapshot: Snapshot) -> None:
@@ -164,6 +174,17 @@ def refuse_type(kind: type) -> None:
     for framework in _refused():
         packages = tuple(f"{package}." for package in _frameworks[framework].packages)
         if any(f"{base.__module__}.".startswith(packages) for base in kind.__mro__):
+            require(framework)
+
+
+def refuse_registered(kind: type) -> None:
+    """Raises the error of a framework that milepost cannot use, if a class that no adapter handles is registered with it.
+
+    Raises:
+        AdapterError: It is.
+    """
+    for framework in _refused():
+        if kind in _frameworks[framework].registered():
             require(framework)
 
 

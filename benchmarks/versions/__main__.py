@@ -116,12 +116,12 @@ def facts(python: Path, program: str) -> dict[str, Any]:
 
 
 def cross(program: str, pythons: dict[str, Path], runs: Path) -> None:
-    """Resumes the run of the oldest version with the newest, and the other way."""
+    """Resumes the run of the oldest version with the newest, and the other way. Of a program that trains nothing, the files are read."""
     of_program = table.read().get(program, {})
-    names = [each for each in ENVIRONMENTS if of_program.get(each, {}).get("result") == table.EXACT]
+    names = [each for each in ENVIRONMENTS if of_program.get(each, {}).get("result") in (table.EXACT, table.READ)]
     oldest, newest = names[:1], names[-1:]
     for begun, resumed in ((oldest, newest), (newest, oldest)):
-        killed = runs / program / "".join(begun) / "killed"
+        killed = runs / program / "".join(begun) / ("whole" if program in COMPARING else "killed")
         if oldest != newest and killed.exists() and resumed[0] in pythons:
             outcome = crossed(pythons[resumed[0]], program, killed)
             note(program, resumed[0], {"restores": {begun[0]: outcome}})

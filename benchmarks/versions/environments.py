@@ -71,10 +71,10 @@ ENVIRONMENTS: Final[Mapping[str, Environment]] = {
         "3.11", ("jax==0.8.1", "jaxlib==0.8.1", "flax==0.12.0", "optax==0.2.6", "equinox==0.13.2"), _JAX[:4]
     ),
     "jax-0.9": Environment(
-        "3.12", ("jax==0.9.2", "jaxlib==0.9.2", "flax==0.12.5", "optax==0.2.7", "equinox==0.13.4"), _JAX[:4]
+        "3.12", ("jax==0.9.2", "jaxlib==0.9.2", "flax==0.12.5", "optax==0.2.6", "equinox==0.13.4"), _JAX[:4]
     ),
     "jax-newest": Environment(
-        "3.11", ("jax", "flax", "optax", "equinox", "grain", "orbax-checkpoint", "safetensors", "h5py"), _JAX
+        "3.13", ("jax", "flax", "optax", "equinox", "grain", "orbax-checkpoint", "safetensors", "h5py"), _JAX
     ),
     "torch-oldest": Environment(
         "3.11",
@@ -89,7 +89,7 @@ ENVIRONMENTS: Final[Mapping[str, Environment]] = {
         _TORCH,
     ),
     "torch-newest": Environment(
-        "3.11", ("torch==2.13.0", "torchdata", "accelerate", "pytorch-ignite", "lightning", "transformers"), _TORCH
+        "3.11", ("torch==2.13.0", "torchdata", "accelerate", "pytorch-ignite", "lightning", "transformers"), _TORCH[1:]
     ),
     "tensorflow-2.15": Environment("3.11", ("tensorflow==2.15.*",), ("keras", "tensorflow")),
     "keras-oldest": Environment(

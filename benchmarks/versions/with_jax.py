@@ -136,10 +136,8 @@ def with_nnx(run: Run) -> None:
     def arrays() -> list[Any]:
         parts = [*net.layers, net.last]
         variables = [each for part in parts for each in (part.kernel, part.bias)] + [net.norm.mean, net.norm.var]
-        return [*(each[...] if hasattr(each, "set_value") else each.value for each in variables), *memory()]
-
-    def memory() -> list[Any]:
-        return [jax.numpy.asarray(each).sum() for each in arrays_of(jax.tree.leaves(nnx.state(rule.opt_state)))]
+        memory = arrays_of(jax.tree.leaves(nnx.state(rule.opt_state)))
+        return [*(each[...] if hasattr(each, "set_value") else each.value for each in variables), *memory]
 
     loop(run, {"net": net, "optimizer": rule}, step, arrays)
 

@@ -36,18 +36,22 @@ def fit(run: Run, library: str, module: str) -> None:
 
     class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_begin(self, number: int, logs: Any = None) -> None:
-            step = int(np.asarray(model.optimizer.iterations))
+            values, step = weights(), iterations()
             if step and not begun:
                 begun.append(step)
-                run.begin(step, weights())
+                run.begin(step, values)
 
         def on_train_batch_end(self, number: int, logs: Any = None) -> None:
+            values = weights()
             if not getattr(checkpoints, "is_catching_up", False):
-                run.after(int(np.asarray(model.optimizer.iterations)), weights())
+                run.after(iterations(), values)
+
+    def iterations() -> int:
+        return int(np.asarray(model.optimizer.iterations))
 
     def weights() -> list[Any]:
         if hasattr(model, "jax_state_sync"):
-            model.jax_state_sync()
+            model.jax_state_sync()  # until then, JAX's step has the values, and the variables have none
         return list(model.get_weights())
 
     checkpoints: Any = None

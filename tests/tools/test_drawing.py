@@ -81,7 +81,7 @@ def test_a_part_of_a_graph():
 def test_what_has_no_room_is_folded_and_counted():
     live = Checkpoint(net=Checkpoint(**{f"w{number}": Variable(0.0) for number in range(100)}))
     assert (
-        repr(draw_graph(live, limit=2))
+        repr(draw_graph(live, limit=2, everything=True))
         == "<milepost.Drawing 'milepost.Checkpoint': 2 nodes, 1 edge, 100 more objects folded>"
     )
 

@@ -81,7 +81,7 @@ def test_adam_of_each_generation(generation, library, tmp_path):
     slots = {graph.nodes[each.slot].values[0].key for each in keras_slots(graph)}
     outline = outline_of(rows, graph)
     assert {rows[row.tensor].key for row in outline.rows if row.role == SLOT} == slots
-    picture = milepost.draw_graph(path, limit=1000).picture
+    picture = milepost.draw_graph(path, limit=1000, everything=True).picture
     assert sum(node.role == SLOT for node in picture.nodes) == 4
     dashed = [
         (picture.nodes[edge.source].role, picture.nodes[edge.target].role) for edge in picture.edges if edge.dashed

@@ -439,6 +439,12 @@ def test_a_metric_that_no_checkpoint_has_is_an_error(tmp_path, capsys, option):
     assert "did you mean 'loss'?" in output_of(capsys, "ls", tmp_path, *option, status=3).err
 
 
+@pytest.mark.parametrize("option", [("--sort", "loss"), ("--best", "loss:min")])
+def test_a_metric_is_an_error_where_there_are_none(tmp_path, capsys, option):
+    CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, None).save()
+    assert "no checkpoint here has metrics" in output_of(capsys, "ls", tmp_path, *option, status=3).err
+
+
 def test_the_best_of_each_series_is_marked(tmp_path, capsys):
     series(tmp_path / "a", [0.5, 0.1])
     series(tmp_path / "b", [0.7, 0.9])

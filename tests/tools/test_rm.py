@@ -85,6 +85,11 @@ def test_names_may_be_relative_to_the_current_directory(paths, tmp_path, capsys,
     assert listed(tmp_path) == paths[1:]
 
 
+def test_a_path_may_have_a_slash_more(paths, tmp_path, capsys):
+    output_of(capsys, "rm", f"{tmp_path}//ckpt-10")
+    assert listed(tmp_path) == paths[1:]
+
+
 def test_the_state_file_may_be_in_the_directory_above(tmp_path, capsys):
     manager = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, None, checkpoint_name="sub/ckpt")
     first, second = manager.save(), manager.save()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from milepost.retention import Best
+from milepost.errors import KeyNotFoundError
+from milepost.retention import Best, ManagedCheckpoint
 from milepost.retention.by_metric import check_known, ranked, value_of
 from milepost.series.series import split_number
 from milepost.tools.inventory import CheckpointFacts, FoundCheckpoint, age_of
@@ -34,7 +35,7 @@ def in_order(rows: Sequence[Row], key: str, directory: str, *, backwards: bool =
         backwards: Whether the largest come first.
 
     Raises:
-        KeyNotFoundError: No checkpoint has this metric, and they have others.
+        KeyNotFoundError: No checkpoint has this metric.
     """
     if key == "name":
         return list(reversed(rows)) if backwards else list(rows)
@@ -49,8 +50,21 @@ def _values(rows: Sequence[Row], key: str, directory: str) -> list[float | None]
         return [_KEYS[key](*row) for row in rows]
     managed = [managed_of(*row) for row in rows]
     name = typed(key, [metric for each in managed for metric in each.metrics or ()])
-    check_known(name, managed, directory)
+    _check(name, managed, directory)
     return [value_of(each, name) for each in managed]
+
+
+def _check(name: str, managed: Sequence[ManagedCheckpoint], directory: str) -> None:
+    """Raises a `KeyNotFoundError` if no checkpoint has a metric."""
+    check_known(name, managed, directory)
+    if not any(each.metrics for each in managed):
+        raise KeyNotFoundError(
+            "no checkpoint here has metrics",
+            key=name,
+            file=directory,
+            expected=f"{', '.join(SORTED_BY)}, or a metric",
+            remedy="list them in another order; metrics are what the program passes to save(metrics=...)",
+        )
 
 
 def best_of(rows: Sequence[Row], rules: Sequence[Best], directory: str) -> dict[str, list[str]]:
@@ -62,7 +76,7 @@ def best_of(rows: Sequence[Row], rules: Sequence[Best], directory: str) -> dict[
         directory: What is listed, for the error.
 
     Raises:
-        KeyNotFoundError: No checkpoint has the metric of a rule, and they have others.
+        KeyNotFoundError: No checkpoint has the metric of a rule.
     """
     managed = [managed_of(*row) for row in sorted(rows, key=lambda row: -(age_of(*row) or 0.0))]
     names = [name for each in managed for name in each.metrics or ()]
@@ -72,7 +86,7 @@ def best_of(rows: Sequence[Row], rules: Sequence[Best], directory: str) -> dict[
     marks: dict[str, list[str]] = {}
     for rule in (meant(each, names) for each in rules):
         if isinstance(rule.by, str):
-            check_known(rule.by, managed, directory)
+            _check(rule.by, managed, directory)
         for positions in series.values():
             of_series = [managed[position] for position in positions]
             for rank, position in enumerate(ranked(of_series, rule.by, rule.mode)[: rule.n], start=1):

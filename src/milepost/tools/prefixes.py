@@ -44,7 +44,7 @@ def prefix_of(path: str) -> str:
         CheckpointNotFoundError: Nothing is there: no file of it, and no entry in a state file.
         StateFileError: Nothing is there, and the state file is malformed.
     """
-    prefix = _without_ending(path)
+    prefix = os.path.join(*os.path.split(_without_ending(path)))  # as the state file has it, with one slash
     if is_left(LOCAL_STORAGE, prefix) or LOCAL_STORAGE.is_file(pin_path(prefix)):
         return prefix
     if LOCAL_STORAGE.is_directory(path):

@@ -43,14 +43,19 @@ class Removal:
     is_run_alive: bool = False
 
 
-def removal_of(prefix: str) -> Removal:
-    """Looks at a checkpoint that is to be removed.
+def removals_of(prefixes: Sequence[str]) -> list[Removal]:
+    """Looks at the checkpoints that are to be removed.
 
     Raises:
-        UnsupportedError: A process saves it now.
-        StateFileError: The state file is malformed.
-        StorageError: The directory cannot be read.
+        UnsupportedError: A process saves one of them now.
+        StateFileError: A state file is malformed.
+        StorageError: A directory cannot be read.
     """
+    readers = readers_of(prefixes)
+    return [_removal_of(prefix, readers[prefix]) for prefix in prefixes]
+
+
+def _removal_of(prefix: str, readers: Sequence[FileUser]) -> Removal:
     if is_being_saved(prefix):
         raise UnsupportedError(
             "a program saves this checkpoint now, so it was not removed",
@@ -65,7 +70,7 @@ def removal_of(prefix: str) -> Removal:
         size_of(prefix),
         listed_in is not None,
         is_pinned(LOCAL_STORAGE, prefix),
-        tuple(readers_of(prefix)),
+        tuple(readers),
         is_directory_saved_to(prefix),
     )
 

@@ -37,12 +37,20 @@ def is_directory_saved_to(prefix: str) -> bool:
     return any(LOCAL_STORAGE.in_use(each.path) for each in _saves(prefix))
 
 
-def readers_of(prefix: str) -> list[FileUser]:
-    """The other processes that have the index or a data file of a checkpoint open, as far as Linux tells this user."""
-    files = [index_path(prefix), *(path for paths in data_files(LOCAL_STORAGE, prefix).values() for path in paths)]
-    paths = {os.path.realpath(path) for path in files}
-    others = (process for process in _numbers() if process != os.getpid())
-    return [FileUser(each, _name_of(each)) for each in others if not paths.isdisjoint(_open_in(each))]
+def readers_of(prefixes: Sequence[str]) -> dict[str, list[FileUser]]:
+    """The other processes that have the index or a data file of each checkpoint open, as far as Linux tells this user."""
+    owners = {os.path.realpath(path): prefix for prefix in prefixes for path in _files_of(prefix)}
+    readers: dict[str, list[FileUser]] = {prefix: [] for prefix in prefixes}
+    for number in _numbers():
+        if number != os.getpid():
+            for prefix in dict.fromkeys(owners[path] for path in _open_in(number) if path in owners):
+                readers[prefix].append(FileUser(number, _name_of(number)))
+    return readers
+
+
+def _files_of(prefix: str) -> list[str]:
+    data = data_files(LOCAL_STORAGE, prefix).values()
+    return [index_path(prefix), *(path for paths in data for path in paths)]
 
 
 def _saves(prefix: str) -> Sequence[Temporary]:

@@ -39,6 +39,7 @@ def add(commands: Any) -> None:
             "milepost graph ./tf_ckpts/ckpt-10 -o graph.svg --limit 300",
         ],
         {0: "the graph is drawn"},
+        "Objects that hold nothing are left out, and equal blocks are drawn once, with their number, such as × 12. "
         f"At most {MOST_NODES} nodes are drawn unless another limit is given. The rest is folded: a node with a dashed outline stands for several, "
         "and says how many objects they are and how many bytes their tensors have. Of a file without an object graph, such as one of PyTorch, "
         "the names are drawn.",
@@ -66,6 +67,11 @@ def add(commands: Any) -> None:
         metavar="N",
         help=f"draw at most N nodes, and fold the rest; by default {MOST_NODES}, or any number with --depth",
     )
+    command.add_argument(
+        "--everything",
+        action="store_true",
+        help="draw each object by itself: also those that hold nothing, and each of several equal blocks",
+    )
     add_json(command)
 
 
@@ -74,13 +80,15 @@ def run(options: argparse.Namespace) -> int:
     check_output(options, ".svg", ".dot")
     with open_named(options.checkpoint) as reader:
         prefix = reader.prefix
-        drawing = drawing_of(reader, options.root, options.depth, options.limit)
+        drawing = drawing_of(reader, options.root, options.depth, options.limit, everything=options.everything)
     picture = drawing.picture
     if options.json:
         print_json(
             {
                 "checkpoint": prefix,
                 "object_graph": drawing.has_graph,
+                "copies": picture.copies,
+                "left_out": picture.left_out,
                 "nodes": [asdict(node) for node in picture.nodes],
                 "edges": [asdict(edge) for edge in picture.edges],
             }
@@ -88,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
         return SUCCESS
     if options.output is None and is_terminal():
         table(_COLUMNS, tree_rows(picture))
-        note("-o FILE.svg draws it")
+        note(f"{drawing.counts}; -o FILE.svg draws it")
         return SUCCESS
     text = drawing.dot if (options.output or "").lower().endswith(".dot") else drawing.svg
     if options.output is None:

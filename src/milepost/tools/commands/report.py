@@ -205,7 +205,7 @@ def _write(
     picture = ""
     if graph is not None:
         specs, sizes = {row.key: row.spec for row in last.rows}, {row.key: row.size for row in last.rows}
-        picture = to_svg(picture_of(graph, specs, sizes=sizes), f"Object graph of {shown(last.path)}")
+        picture = to_svg(picture_of(graph, specs, sizes=sizes, everything=False), f"Object graph of {shown(last.path)}")
     counted = f"{amounts.plural(len(last.rows), 'tensor')}, {amounts.size(sum(row.size for row in last.rows))}"
     more = f", compared with {amounts.plural(len(checkpoints) - 1, 'other checkpoint')}" if len(checkpoints) > 1 else ""
     summary = f"{shown(last.path)}: {last.kind}, {counted}{more}"

@@ -8,7 +8,7 @@ from typing import Any
 from milepost.tools import amounts
 from milepost.tools.arguments import SUCCESS, add_command, add_json
 from milepost.tools.prefixes import add_prefixes, prefixes_of
-from milepost.tools.removing import Removal, removal_of, remove_all
+from milepost.tools.removing import Removal, removals_of, remove_all
 from milepost.tools.terminal import line, note, print_json, shown
 
 
@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    removals = [removal_of(prefix) for prefix in prefixes_of(options)]
+    removals = removals_of(prefixes_of(options))
     latest = remove_all(removals, with_pins=options.pinned, is_dry=options.dry_run)
     if options.json:
         print_json(

@@ -97,7 +97,12 @@ class Drawing:
         """How much is drawn, and how much is folded, in a few words."""
         nodes, edges = self.picture.nodes, self.picture.edges
         folded = sum(node.folded for node in nodes)
-        more = f", {folded:,} more objects folded" if folded else ""
+        facts = [
+            (self.picture.copies, "objects in equal blocks, of which one is drawn"),
+            (self.picture.left_out, "objects without values of their own left out"),
+            (folded, "more objects folded"),
+        ]
+        more = "".join(f", {count:,} {text}" for count, text in facts if count)
         return f"{counted(len(nodes), 'node')}, {counted(len(edges), 'edge')}{more}"
 
     @property
@@ -112,10 +117,15 @@ def draw_graph(
     root: str = "",
     depth: int | None = None,
     limit: int | None = None,
+    everything: bool = False,
     options: CheckpointOptions | None = None,
 ) -> Drawing:
     """Draws the object graph of a live object, or of a checkpoint, as ``milepost graph`` does: optimizers red, variables blue, slot
     variables orange, other objects black.
+
+    An object that holds nothing, or only what the object above it holds under other names, is left out. In a large picture, blocks of which everything below is equal
+    (names, shapes, element types, connections) are drawn once, with their number, and the slot variables of a variable as one node
+    beside it.
 
     Of a live object, the drawing shows what a save would write. No file is written. Values are read as a save reads them. Of a file that has no
     object graph, such as one of PyTorch or of TensorFlow 1, the drawing shows the names, a node for each of their levels.
@@ -127,6 +137,7 @@ def draw_graph(
         depth: The largest number of edges to follow from there; by default any number.
         limit: The largest number of nodes to draw, at least 1. By default 60, or any number if there is a depth. What has no room is
             folded into nodes that say how many objects and bytes they stand for.
+        everything: Whether to draw each object by itself: also those that hold nothing, and each of several equal blocks.
         options: How to read: where the checkpoint is.
 
     Returns:
@@ -154,14 +165,16 @@ def draw_graph(
     _check_number("limit", limit, 1)
     settings = resolved(options)
     if not isinstance(source, (str, os.PathLike)):
-        return _of_live(source, root, depth, limit)
+        return _of_live(source, root, depth, limit, everything=bool(everything))
     path = plain_path(source)
     check_not_empty(path)
     with open_named(path, storage_of(settings)) as reader:
-        return drawing_of(reader, root, depth, limit)
+        return drawing_of(reader, root, depth, limit, everything=bool(everything))
 
 
-def drawing_of(reader: BundleReader, root: str, depth: int | None, limit: int | None) -> Drawing:
+def drawing_of(
+    reader: BundleReader, root: str, depth: int | None, limit: int | None, *, everything: bool = False
+) -> Drawing:
     """Draws an open checkpoint. Only its index and its object graph are read.
 
     Args:
@@ -169,6 +182,7 @@ def drawing_of(reader: BundleReader, root: str, depth: int | None, limit: int | 
         root: As for `draw_graph`.
         depth: As for `draw_graph`.
         limit: As for `draw_graph`.
+        everything: As for `draw_graph`.
 
     Raises:
         KeyNotFoundError: There is no object at ``root``.
@@ -184,6 +198,7 @@ def drawing_of(reader: BundleReader, root: str, depth: int | None, limit: int | 
         root=_path_in(shown, root, dotted=graph is None),
         depth=depth,
         limit=limit,
+        everything=everything,
     )
     return Drawing(reader.prefix, picture, graph is not None)
 
@@ -198,7 +213,7 @@ def _check_number(name: str, number: Any, least: int) -> None:
         raise ArgumentError(f"{name} must be at least {least}", key=name, expected=expected, found=number)
 
 
-def _of_live(source: Any, root: str, depth: int | None, limit: int | None) -> Drawing:
+def _of_live(source: Any, root: str, depth: int | None, limit: int | None, *, everything: bool) -> Drawing:
     live = source.checkpoint if isinstance(source, CheckpointManager) else source
     view = partial(view_of, live) if isinstance(live, Checkpoint) else partial(Operation, TrackableView(live).root)
     with Turn(LOOK, f"the drawing of a {class_of(source)}", view):
@@ -210,6 +225,7 @@ def _of_live(source: Any, root: str, depth: int | None, limit: int | None) -> Dr
         root=_path_in(state.graph, root),
         depth=depth,
         limit=limit,
+        everything=everything,
     )
     return Drawing(class_of(source), picture)
 

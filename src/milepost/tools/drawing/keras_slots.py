@@ -24,7 +24,8 @@ from milepost.graph.saved.object_graph import Node, ObjectGraph
 
 ITERATIONS: Final = "_iterations"
 """The child that only optimizers of Keras since 2.11 have."""
-_OF_ALL: Final = frozenset({"_variables", "_trainable_variables"})
+OF_ALL: Final = frozenset({"_variables", "_trainable_variables"})
+"""The lists of all variables of an optimizer, and of all that it trains."""
 _LONGEST: Final = 1000
 """Names that are longer are not looked at, because a name is compared with every beginning of it."""
 
@@ -53,7 +54,7 @@ def keras_slots(graph: ObjectGraph) -> list[KerasSlot]:
     slots: dict[int, KerasSlot] = {}
     for owner in owners:
         references = Counter(edge.node for edge in owner.children)
-        of_all = {edge.node for edge in owner.children if edge.name in _OF_ALL}
+        of_all = {edge.node for edge in owner.children if edge.name in OF_ALL}
         # a list that others hold too is not looked at, so that no file makes many optimizers look at one list
         lists = [
             number for number in references if references[number] == incoming[number] and not graph.nodes[number].values

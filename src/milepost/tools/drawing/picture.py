@@ -11,19 +11,22 @@ object with many children the first ones that hold tensors are drawn, and one no
 from __future__ import annotations
 
 import difflib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from milepost.checkpoint.reader import CheckpointReader
+from milepost.collector import collection_paused
 from milepost.errors import KeyNotFoundError, printable
 from milepost.graph.description import shortened
-from milepost.graph.saved.object_graph import Node, ObjectGraph
+from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.tensor import TensorSpec
 from milepost.tools import amounts
-from milepost.tools.drawing.keras_slots import ITERATIONS, keras_slots
+from milepost.tools.drawing.keras_slots import keras_slots
+from milepost.tools.drawing.object_tree import ObjectTree, is_optimizer, listed_slots
+from milepost.tools.drawing.simpler import Simpler, joined, simpler
 from milepost.tools.own_names import own_name_of
 
 OBJECT: Final = "object"
@@ -35,16 +38,15 @@ COLOURS: Final = {OBJECT: "#3c4043", OPTIMIZER: "#d93025", VARIABLE: "#1a73e8", 
 
 MOST_NODES: Final = 60
 """The nodes of a picture, unless another limit is asked for."""
+FEW_NODES: Final = 24
+"""Of a graph with no more nodes, equal blocks are drawn one by one, and so are slot variables, with lines from their optimizer. In a larger one, these
+lines would cross everything else."""
 _SHARE: Final = 8
 """The children of one object may take this part of a picture that does not hold everything."""
+_SHARE_IN_BANDS: Final = 3
+"""The same of a picture in which blocks are drawn once, so that few children are left that look alike."""
 _FEWEST_CHILDREN: Final = 3
-_MOST_NAMES: Final = 3
-"""Names on one edge to a folded node; of more, the first and the last."""
 _MOST_OFFERED: Final = 5
-_MOST_STEPS: Final = 100
-"""Edges that are followed upwards from a node."""
-_OF_KERAS: Final = ({ITERATIONS}, {"iter", "decay"})
-"""Children that only optimizers have: those of Keras 3 and tf_keras, and those of tf_keras' legacy classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class DrawnNode:
         folded: How many nodes of the graph are folded into it.
         size: The bytes of their tensors.
         is_rest: Whether it is no node of the graph itself, and only stands for those that are folded into it.
+        times: How many equal blocks it stands for, of which it is the first object; 1 for itself only.
+        parent: The position of the node beside which it is drawn.
     """
 
     role: str
@@ -64,6 +68,8 @@ class DrawnNode:
     folded: int = 0
     size: int = 0
     is_rest: bool = False
+    times: int = 1
+    parent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +84,19 @@ class DrawnEdge:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What to draw. The first node is the root."""
+    """What to draw. The first node is the root.
+
+    Attributes:
+        nodes: The nodes.
+        edges: The edges.
+        copies: How many objects are not drawn because they are in blocks that are equal to one that is drawn.
+        left_out: How many objects are not drawn because they hold nothing, or nothing that the object above them does not hold itself.
+    """
 
     nodes: tuple[DrawnNode, ...]
     edges: tuple[DrawnEdge, ...]
+    copies: int = 0
+    left_out: int = 0
 
 
 def specs_of(reader: CheckpointReader) -> dict[str, str]:
@@ -90,6 +105,7 @@ def specs_of(reader: CheckpointReader) -> dict[str, str]:
     return {key: str(TensorSpec(dtypes[key], tuple(shape))) for key, shape in shapes.items()}
 
 
+@collection_paused()
 def picture_of(
     graph: ObjectGraph,
     specs: Mapping[str, str],
@@ -99,6 +115,7 @@ def picture_of(
     root: str = "",
     depth: int | None = None,
     limit: int | None = None,
+    everything: bool = True,
 ) -> Picture:
     """Chooses which part of a graph to draw, and how.
 
@@ -110,36 +127,102 @@ def picture_of(
         root: The path to the first node: edge names joined by ``/``; by default the root.
         depth: The largest number of edges to follow from the first node; by default any number.
         limit: The largest number of nodes to draw, at least 1; by default `MOST_NODES`, or any number if there is a depth.
+        everything: Whether to draw each object by itself. Otherwise `milepost.tools.drawing.simpler` says what is left out or drawn once.
 
     Raises:
         KeyNotFoundError: There is no node at ``root``.
     """
-    tree = _Tree(graph, find_node(graph, root), sizes or {})
+    start = find_node(graph, root)
+    may_be_large = not everything and len(graph.nodes) > FEW_NODES
+    tree = ObjectTree(graph, start, sizes or {}, gather=may_be_large)
+    is_large = may_be_large and len(tree.order) > FEW_NODES
+    if may_be_large and not is_large:  # a small part of a large graph
+        tree = ObjectTree(graph, start, sizes or {})
+    simple = Simpler() if everything else simpler(graph, tree, specs, is_large=is_large)
     if limit is None and depth is None:
         limit = MOST_NODES
-    shown, rests = _chosen(tree, depth, limit)
+    shown, rests = _chosen(tree, depth, limit, _SHARE if everything else _SHARE_IN_BANDS)
     positions = {node: position for position, node in enumerate(shown)}
-    nodes = []
-    for node in shown:
-        left_out = [] if node in rests else [each for each in tree.below[node] if each not in positions]
-        role, count, size = _role(graph, node, tree.slots), *tree.amount(left_out)
-        values = [specs.get(value.key, value.name) for value in graph.nodes[node].values]
-        folded = _alone(graph, node, left_out, specs) if count == 1 else ""
-        own_name = own_names.get(node) or ("" if role == SLOT else own_name_of(graph.nodes[node], tree.path(node)))
-        if own_name:
-            values = [*values[:-1], " ".join([*values[-1:], f"({own_name})"])]
-        label = ", ".join(filter(None, [*values, folded or _folded_label(count, size)]))
-        nodes.append(DrawnNode(role, label, count, size))
+    nodes = [_drawn(graph, tree, simple, node, positions, rests, specs, own_names) for node in shown]
     stands_for = dict(positions)
-    for rest in rests.values():
+    for parent, rest in rests.items():
         roles = {_role(graph, each, tree.slots) for each in rest}
         count, size = tree.amount(rest)
         stands_for |= dict.fromkeys(rest, len(nodes))
         role = roles.pop() if len(roles) == 1 else OBJECT
-        nodes.append(DrawnNode(role, _folded_label(count, size), count, size, is_rest=True))
+        label = _folded_label(count, size)
+        nodes.append(DrawnNode(role, label, count, size, is_rest=True, parent=positions[parent]))
     for node in tree.order:
         stands_for.setdefault(node, stands_for[tree.parents[node]])
-    return Picture(tuple(nodes), tuple(_edges(graph, tree, positions, stands_for)))
+    edges = tuple(_edges(graph, tree, simple, positions, stands_for))
+    return Picture(tuple(nodes), edges, *_not_drawn(tree, simple, positions))
+
+
+def _not_drawn(tree: ObjectTree, simple: Simpler, positions: Mapping[int, int]) -> tuple[int, int]:
+    """How many nodes are in copies of blocks, and how many are left out. Those below a folded node are not counted: its label counts them."""
+    folded = {each for others in simple.joined.values() for each in others}
+    copies = left_out = 0
+    for node in tree.every:  # parents come first
+        if node in positions or node in folded:
+            continue
+        above = tree.parents[node]
+        if above in folded or not (node in simple.copies or node in simple.left_out):
+            folded.add(node)
+        elif node in simple.copies:
+            copies += 1
+        else:
+            left_out += 1
+    return copies, left_out
+
+
+def _drawn(
+    graph: ObjectGraph,
+    tree: ObjectTree,
+    simple: Simpler,
+    node: int,
+    positions: Mapping[int, int],
+    rests: Mapping[int, Sequence[int]],
+    specs: Mapping[str, str],
+    own_names: Mapping[int, str],
+) -> DrawnNode:
+    """A node of the graph as it is drawn. Arguments are those of `picture_of`, and what it has chosen."""
+    left_out = [] if node in rests else [each for each in tree.below[node] if each not in positions]
+    role, (count, size) = _role(graph, node, tree.slots), tree.amount(left_out)
+    values = [specs.get(value.key, value.name) for value in graph.nodes[node].values]
+    if node in simple.joined:
+        others = simple.joined[node]
+        count, size = len(others), sum(tree.amount([each])[1] for each in (node, *others))
+        every = [specs.get(value.key, value.name) for each in (node, *others) for value in graph.nodes[each].values]
+        values, folded = [joined_specs(every)], ""
+    else:
+        folded = _alone(graph, node, left_out, specs) if count == 1 else ""
+        folded = folded or _folded_label(count, size)
+    own_name = own_names.get(node) or ("" if role == SLOT else own_name_of(graph.nodes[node], tree.path(node)))
+    if own_name and node not in simple.inside:
+        values = [*values[:-1], " ".join([*values[-1:], f"({own_name})"])]
+    slots = simple.slots_of.get(node, 0)
+    times = simple.times.get(node, 1)
+    folded = f"each {folded}" if folded and times > 1 else folded
+    parts = [
+        f"× {times}" if times > 1 else "",
+        *values,
+        amounts.plural(slots, "slot variable") if slots else "",
+        folded,
+    ]
+    return DrawnNode(
+        role, ", ".join(filter(None, parts)), count, size, times=times, parent=positions[tree.parents[node]]
+    )
+
+
+def joined_specs(specs: Sequence[str]) -> str:
+    """Element types and shapes, each once, with how often it occurs.
+
+    Example:
+        >>> joined_specs(["float32[]", "float32[2]", "float32[2]"])
+        'float32[], 2 × float32[2]'
+    """
+    counts = Counter(specs)
+    return ", ".join(spec if count == 1 else f"{count} × {spec}" for spec, count in counts.items())
 
 
 def find_node(graph: ObjectGraph, path: str) -> int:
@@ -168,86 +251,14 @@ def find_node(graph: ObjectGraph, path: str) -> int:
     raise KeyNotFoundError("the checkpoint has no object at this path", key=path, remedy=remedy)
 
 
-class _Tree:
-    """The nodes that a picture may show, each below the node it was reached from. A slot variable that no edge leads to is below its
-    variable.
-
-    Attributes:
-        order: The nodes, parents before their children.
-        distances: How many edges each is away from the first one.
-        parents: The node above each.
-        names: The name of the edge from there.
-        below: The nodes below each.
-        slots: All slot variables of the graph.
-        in_lists: Those of Keras, which edges lead to, as slot variable, variable and name.
-        referred: For each slot variable below its variable, the optimizers' references to it.
-    """
-
-    def __init__(self, graph: ObjectGraph, start: int, sizes: Mapping[str, int]) -> None:
-        self.distances, self.parents, self.names = {start: 0}, {start: start}, {start: ""}
-        in_lists = keras_slots(graph)
-        self.slots = _listed_slots(graph) | {each.slot for each in in_lists}
-        queue = deque([start])
-        while queue:
-            node = queue.popleft()
-            for edge in graph.nodes[node].children:
-                if edge.node not in self.distances:
-                    self.distances[edge.node] = self.distances[node] + 1
-                    self.parents[edge.node] = node
-                    self.names[edge.node] = edge.name
-                    queue.append(edge.node)
-        reached = set(self.distances)
-        self.referred: list[tuple[int, int, str, int]] = []
-        for owner in list(self.distances):
-            for reference in graph.nodes[owner].slots:
-                if reference.variable in reached and reference.slot not in reached:
-                    self.referred.append((owner, reference.variable, reference.name, reference.slot))
-                    self.distances.setdefault(reference.slot, self.distances[reference.variable] + 1)
-                    self.parents.setdefault(reference.slot, reference.variable)
-                    self.names.setdefault(reference.slot, reference.name)
-        self.in_lists = [each for each in in_lists if {each.slot, each.variable} <= reached]
-        self.added = {slot for *_, slot in self.referred}
-        self.order = sorted(self.distances, key=self.distances.__getitem__)
-        self.below: dict[int, list[int]] = {node: [] for node in self.order}
-        for node in self.order:
-            if node != start:
-                self.below[self.parents[node]].append(node)
-        self._counts = dict.fromkeys(self.order, 1)
-        self._sizes = dict.fromkeys(self.order, 0)
-        self._values = {node: len(graph.nodes[node].values) for node in self.order}
-        for node in self.order:
-            for value in graph.nodes[node].values:
-                self._sizes[node] += sizes.get(value.key, 0)
-        for node in reversed(self.order):
-            if node != start:
-                self._counts[self.parents[node]] += self._counts[node]
-                self._values[self.parents[node]] += self._values[node]
-                self._sizes[self.parents[node]] += self._sizes[node]
-
-    def path(self, node: int) -> list[str]:
-        """The names of the last edges that lead to a node, the last one first."""
-        names: list[str] = []
-        while self.parents[node] != node and len(names) < _MOST_STEPS:
-            names.append(self.names[node])
-            node = self.parents[node]
-        return names
-
-    def is_empty(self, node: int) -> bool:
-        """Whether there is no value at a node, nor below it."""
-        return not self._values[node]
-
-    def amount(self, nodes: Iterable[int]) -> tuple[int, int]:
-        """How many nodes some nodes and all below them are, and the bytes of their tensors."""
-        listed = list(nodes)
-        return sum(map(self._counts.__getitem__, listed)), sum(map(self._sizes.__getitem__, listed))
-
-
-def _chosen(tree: _Tree, depth: int | None, limit: int | None) -> tuple[list[int], dict[int, list[int]]]:
+def _chosen(
+    tree: ObjectTree, depth: int | None, limit: int | None, share: int
+) -> tuple[list[int], dict[int, list[int]]]:
     """Which nodes to draw, and for some of them the children that one more node stands for."""
     start = tree.order[0]
     in_reach = [node for node in tree.order if depth is None or tree.distances[node] <= depth or node in tree.added]
     room = len(in_reach) - 1 if limit is None else limit - 1
-    widest = max(_FEWEST_CHILDREN, (room + 1) // _SHARE) if len(in_reach) > room + 1 else len(in_reach)
+    widest = max(_FEWEST_CHILDREN, (room + 1) // share) if len(in_reach) > room + 1 else len(in_reach)
     shown, rests, queue = [start], {}, deque([start])
     while queue:
         node = queue.popleft()
@@ -271,11 +282,15 @@ def _chosen(tree: _Tree, depth: int | None, limit: int | None) -> tuple[list[int
 
 
 def _edges(
-    graph: ObjectGraph, tree: _Tree, positions: Mapping[int, int], stands_for: Mapping[int, int]
+    graph: ObjectGraph, tree: ObjectTree, simple: Simpler, positions: Mapping[int, int], stands_for: Mapping[int, int]
 ) -> Iterable[DrawnEdge]:
     to_folded: dict[tuple[int, int, bool], dict[str, None]] = {}
     for node, position in positions.items():
         for edge in graph.nodes[node].children:
+            if edge.node in simple.times and tree.parents[edge.node] == node and edge.node in positions:
+                if edge.name == tree.names[edge.node]:
+                    yield DrawnEdge(position, positions[edge.node], simple.names[edge.node])
+                continue
             target = stands_for.get(
                 edge.node
             )  # None for what only a slot variable leads to, which is no leaf in a damaged graph
@@ -283,20 +298,22 @@ def _edges(
                 yield DrawnEdge(position, positions[edge.node], edge.name)
             elif target is not None and target != position:
                 to_folded.setdefault((position, target, False), {})[edge.name] = None
-    slots = [(start, slot, name) for owner, variable, name, slot in tree.referred for start in (owner, variable)]
-    slots += [(variable, slot, name) for slot, variable, name in tree.in_lists if variable is not None]
-    for start, slot, name in slots:
-        source, target = stands_for[start], stands_for[slot]
+    for start, slot, name in simple.slot_edges or _slot_edges(tree):
+        source, target = stands_for.get(start), stands_for.get(slot)
+        if source is None or target is None:  # in a block that is not drawn, or left out
+            continue
         if slot in positions:
             yield DrawnEdge(source, target, name, dashed=True)
         elif source != target:
             to_folded.setdefault((source, target, True), {})[name] = None
     for (source, target, dashed), names in to_folded.items():
-        yield DrawnEdge(source, target, _joined(list(names)), dashed)
+        yield DrawnEdge(source, target, joined(list(names)), dashed)
 
 
-def _joined(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= _MOST_NAMES else f"{names[0]} … {names[-1]}"
+def _slot_edges(tree: ObjectTree) -> list[tuple[int, int, str]]:
+    """The edges to slot variables from their optimizers, as far as these have lists of them, and from their variables."""
+    edges = [(start, slot, name) for owner, variable, name, slot in tree.referred for start in (owner, variable)]
+    return edges + [(variable, slot, name) for slot, variable, name in tree.in_lists if variable is not None]
 
 
 def _folded_label(count: int, size: int) -> str:
@@ -312,19 +329,9 @@ def _alone(graph: ObjectGraph, node: int, below: Sequence[int], specs: Mapping[s
     return f"{names[0]}: {specs[values[0].key]}"
 
 
-def is_optimizer(node: Node) -> bool:
-    """Whether a node is an optimizer: it has slot variables, or the children that optimizers of Keras have, also without any."""
-    names = {edge.name for edge in node.children}
-    return bool(node.slots) or any(map(names.issuperset, _OF_KERAS))
-
-
 def slots_of(graph: ObjectGraph) -> set[int]:
     """All slot variables: those that the graph lists, and those that Keras keeps in lists."""
-    return _listed_slots(graph) | {each.slot for each in keras_slots(graph)}
-
-
-def _listed_slots(graph: ObjectGraph) -> set[int]:
-    return {reference.slot for node in graph.nodes for reference in node.slots}
+    return listed_slots(graph) | {each.slot for each in keras_slots(graph)}
 
 
 def _role(graph: ObjectGraph, node: int, slots: Collection[int]) -> str:

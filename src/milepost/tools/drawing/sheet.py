@@ -1,4 +1,4 @@
-"""Where the nodes and edges of a picture are drawn, in pixels: from top to bottom, or from left to right if that would be too wide."""
+"""Where the nodes and edges of a picture are drawn, in pixels: from top to bottom, or from left to right if that would be too wide or has many nodes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from milepost.tools.drawing.bands import lines_of
 from milepost.tools.drawing.layout import place
 
 Point = tuple[float, float]
@@ -15,6 +16,8 @@ HEIGHT: Final = 22.0
 MARGIN: Final = 24.0
 _WIDEST: Final = 1100.0
 """Pictures that would be wider go from left to right, since pages are scrolled downwards."""
+_FEW: Final = 24
+"""A picture with more nodes has bands: children stand beside their parent, whatever other edges lead to them."""
 _ROW: Final = 92.0
 _GAP: Final = 22.0
 _GAP_SIDEWAYS: Final = 9.0
@@ -47,13 +50,18 @@ class Sheet:
     is_sideways: bool
 
 
-def sheet_of(widths: Sequence[float], edges: Sequence[tuple[int, int, float]]) -> Sheet:
+def sheet_of(
+    widths: Sequence[float], edges: Sequence[tuple[int, int, float]], parents: Sequence[int] | None = None
+) -> Sheet:
     """Finds a place for everything.
 
     Args:
         widths: The width of each node.
         edges: For each edge the nodes that it joins, and the width of its name.
+        parents: For each node the one beside which it is to stand in a large picture.
     """
+    if parents is not None and len(widths) > _FEW:
+        return _in_bands(widths, edges, parents)
     downwards = _downwards(widths, edges)
     return _sideways(widths, edges) if downwards.width > _WIDEST else downwards
 
@@ -128,6 +136,42 @@ def _sideways(widths: Sequence[float], edges: Sequence[tuple[int, int, float]]) 
         arrived[target] += name
     width = max(x + w / 2 for (x, _), w in zip(points, widths, strict=True)) + MARGIN
     return Sheet(points, routes, labels, width, max(y for _, y in points) + HEIGHT / 2 + MARGIN, True)
+
+
+def _in_bands(widths: Sequence[float], edges: Sequence[tuple[int, int, float]], parents: Sequence[int]) -> Sheet:
+    arriving = [0.0] * len(widths)
+    for source, target, name in edges:
+        if source != target:
+            arriving[target] += name
+    room = [_CURVE] * len(widths)
+    for node, names in enumerate(arriving[1:], start=1):
+        room[parents[node]] = max(room[parents[node]], names + _CURVE)
+    points: list[Point] = []
+    for node, (width, line) in enumerate(zip(widths, lines_of(parents), strict=True)):
+        above = parents[node]
+        left = points[above][0] + widths[above] / 2 + room[above] if node else MARGIN
+        points.append((left + width / 2, MARGIN + HEIGHT / 2 + line * (HEIGHT + _GAP_SIDEWAYS)))
+    routes: list[list[Point] | None] = [None] * len(edges)
+    labels: list[Point] = [(0.0, 0.0)] * len(edges)
+    arrived = [0.0] * len(widths)
+    # the edge of the tree arrives first, so that its name is next to its node
+    for number in sorted(range(len(edges)), key=lambda number: parents[edges[number][1]] != edges[number][0]):
+        source, target, name = edges[number]
+        (x1, y1), (x2, y2) = points[source], points[target]
+        out, left = x1 + widths[source] / 2, x2 - widths[target] / 2
+        if left - out < _CURVE:
+            is_own = source == target
+            middle = (_side(widths, points, source, target) - 12, (y1 + y2) / 2 + 4)
+            labels[number] = (out + 30, y1 + 4) if is_own else middle
+            continue
+        routes[number] = [(out, y1), (left, y2)]
+        labels[number] = (left - 12 - arrived[target] - name / 2, y2 + 4)
+        arrived[target] += name
+    ends = [x + width / 2 for (x, _), width in zip(points, widths, strict=True)]
+    back = [ends_of for ends_of, route in zip(edges, routes, strict=True) if route is None]
+    sides = [_side(widths, points, source, target) for source, target, _ in back]
+    bottom = max(y for _, y in points) + HEIGHT / 2 + MARGIN
+    return Sheet(points, routes, labels, max([*ends, *sides]) + MARGIN, bottom, True)
 
 
 def curve_of(sheet: Sheet, widths: Sequence[float], source: int, target: int, route: Sequence[Point] | None) -> str:

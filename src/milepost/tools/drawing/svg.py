@@ -13,9 +13,11 @@ _LETTER: Final = 6.6
 _NARROW_LETTER: Final = 5.2
 """Width of a narrow letter; what is drawn behind a text may not be wider than it."""
 _MOST_LETTERS: Final = 40
+_MOST_LETTERS_OF_EDGES: Final = 64
 _LONGEST_TITLE: Final = 90
 _LEGEND: Final = {OBJECT: "object", OPTIMIZER: "optimizer", VARIABLE: "variable", SLOT: "slot variable"}
 _FOLDED: Final = "several, folded"
+_TIMES: Final = "× n: n equal blocks, drawn once"
 
 STYLE: Final = """
 .object-graph text { font: 11px system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; text-anchor: middle; }
@@ -46,7 +48,14 @@ def to_svg(picture: Picture, title: str) -> str:
     """
     widths = [_width(node) for node in picture.nodes]
     bundles = _bundles(picture)
-    sheet = sheet_of(widths, [(source, target, len(_short(name)) * _LETTER + 8) for source, target, _, name in bundles])
+    sheet = sheet_of(
+        widths,
+        [
+            (source, target, len(_short(name, _MOST_LETTERS_OF_EDGES)) * _LETTER + 8)
+            for source, target, _, name in bundles
+        ],
+        [node.parent for node in picture.nodes],
+    )
     legend, legend_width = _legend(picture, sheet.height)
     written = title if len(title) <= _LONGEST_TITLE else f"…{title[1 - _LONGEST_TITLE :]}"
     width = max(sheet.width, legend_width, len(written) * _LETTER + 2 * MARGIN)
@@ -115,7 +124,7 @@ def _bundles(picture: Picture) -> list[tuple[int, int, bool, str]]:
 
 
 def _edge_name(name: str, at: Point) -> str:
-    text, behind = _short(name), ""
+    text, behind = _short(name, _MOST_LETTERS_OF_EDGES), ""
     if " " in text or "_" in text:  # through which a line would be seen
         width = len(text) * _NARROW_LETTER
         behind = f'<rect x="{at[0] - width / 2:.1f}" y="{at[1] - 9:.1f}" width="{width:.1f}" height="11"/>'
@@ -128,6 +137,8 @@ def _legend(picture: Picture, top: float) -> tuple[str, float]:
     entries = [(text, f'fill="{COLOURS[role]}"') for role, text in _LEGEND.items() if role in roles]
     if any(node.folded for node in picture.nodes):
         entries.append((_FOLDED, f'fill="none" stroke="{COLOURS[OBJECT]}" stroke-dasharray="3 2"'))
+    if any(node.times > 1 for node in picture.nodes):
+        entries.append((_TIMES, f'fill="{COLOURS[OBJECT]}"'))
     parts, x = [], MARGIN
     for text, paint in entries:
         parts.append(f'<circle cx="{x + 5:.0f}" cy="{top:.0f}" r="5" {paint}/>')
@@ -136,8 +147,8 @@ def _legend(picture: Picture, top: float) -> tuple[str, float]:
     return f'<g class="legend">{"".join(parts)}</g>', x
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
+def _short(text: str, most: int = _MOST_LETTERS) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _text(text: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 from milepost.collector import collection_paused
 from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, is_value
 from milepost.graph.saved.object_graph import ObjectGraph
-from milepost.tools.drawing.picture import OBJECT, OPTIMIZER, VARIABLE, is_optimizer, slots_of
+from milepost.tools.drawing.object_tree import is_optimizer
+from milepost.tools.drawing.picture import OBJECT, OPTIMIZER, VARIABLE, slots_of
 from milepost.tools.drawing.picture import SLOT as SLOT_VARIABLE
 from milepost.tools.own_names import own_name_of
 from milepost.tools.tree import MARKER, Branch, in_order, tree_of

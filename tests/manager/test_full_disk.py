@@ -153,6 +153,16 @@ def test_the_pruning_of_a_manager_makes_room_for_its_list(run: Path) -> None:
     assert managed(run, 2).steps == [5, 6]
 
 
+def test_data_without_an_index_can_be_removed(run: Path) -> None:
+    (run / "ckpt-3.index").unlink()
+    fill(run)
+    fill_names(run)
+    milepost("rm", str(run / "ckpt-3"))
+    assert leftovers(run) == []
+    assert managed(run).steps == [1, 2, 4, 5]
+    assert not list(run.glob("ckpt-3.*"))
+
+
 def test_what_a_killed_save_left_can_be_removed(run: Path) -> None:
     (run / "ckpt-6.index.milepost-0123456789abcdef-of-00001.tmp").touch()
     (run / "ckpt-6.data-00000-of-00001").write_bytes(bytes(1000))

@@ -151,6 +151,23 @@ def test_a_file_is_replaced_only_if_asked(saved, tmp_path, capsys, command):
     assert target.read_bytes() != b"old"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cat", "CHECKPOINT", "v", "-o", "FILE.npy"),
+        ("graph", "CHECKPOINT", "-o", "FILE.svg"),
+        ("report", "CHECKPOINT", "-o", "FILE.html"),
+        ("convert", "CHECKPOINT", "FILE.npz", "--only", "v"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_was_written_is_said_on_the_output(saved, tmp_path, capsys, words):
+    said = [word.replace("CHECKPOINT", saved).replace("FILE", str(tmp_path / "written")) for word in words]
+    path = next(word for word in said if word.startswith(str(tmp_path / "written")))
+    assert main(said) == 0
+    assert capsys.readouterr().out.startswith(f"{path}: ")
+
+
 def test_a_device_is_written_to(saved):
     if not os.path.exists("/dev/null"):
         pytest.skip("this system has no such device")

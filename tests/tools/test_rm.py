@@ -140,6 +140,14 @@ def test_a_pin_holds_against_a_manager_that_runs(tmp_path, capsys):
     assert os.path.exists(third + ".index")
 
 
+def test_a_manager_that_runs_goes_on(tmp_path, capsys):
+    manager = CheckpointManager(Checkpoint(v=Variable(1.0)), tmp_path, max_to_keep=3)
+    first, second = manager.save(), manager.save()
+    output_of(capsys, "rm", second)
+    third = manager.save()
+    assert (manager.steps, listed(tmp_path)) == ([1, 3], [first, third])
+
+
 @pytest.mark.parametrize("command", ["rm", "pin", "unpin"])
 def test_a_directory_is_refused(paths, tmp_path, capsys, command):
     error = output_of(capsys, command, tmp_path, status=3).err

@@ -12,7 +12,8 @@ A removal that was asked for by name records the digest of the index. If its pro
 the index is gone.
 
 A note is an empty file, and a full device may have no room even for its name. Then the index is removed first. If the checkpoint was
-pinned meanwhile, the index is written again.
+pinned meanwhile, the index is written again. Data that has no index is removed without a note then: a kill leaves what there was, data without
+an index.
 """
 
 from __future__ import annotations
@@ -131,11 +132,13 @@ def removal(storage: Storage, prefixes: Sequence[str], *, complete: bool = False
                 continue
             digest = _digest(storage, prefix) if complete else NOT_TO_COMPLETE
             note, index = _make_note(storage, Temporary.removal(prefix, digest))
-            made.append((note, prefix))
+            if note is not None:
+                made.append((note, prefix))
             if is_pinned(storage, prefix):
                 if index is not None:
                     _put_back(storage, prefix, index)
-                storage.remove(note.path)
+                if note is not None:
+                    storage.remove(note.path)
             else:
                 free.append(prefix)
         if complete:
@@ -158,16 +161,18 @@ def is_noted(storage: Storage, note: Temporary) -> bool:
     return note.digest != NOT_TO_COMPLETE and _digest(storage, note.final) == note.digest
 
 
-def _make_note(storage: Storage, note: Temporary) -> tuple[WritableFile, bytes | None]:
+def _make_note(storage: Storage, note: Temporary) -> tuple[WritableFile | None, bytes | None]:
     """Makes the note of a removal.
 
     Returns:
-        The open note. The bytes of the index, if it was removed to make room.
+        The open note; None if there is no room for it and there is only data. The bytes of the index, if it was removed to make room.
     """
     try:
         return storage.create(note.path), None
     except StorageError as error:
         index = read_whole(storage, index_path(note.final)) if is_full(error) else None
+        if index is None and is_full(error) and data_files(storage, note.final):
+            return None, None
         if index is None:
             raise
     storage.remove(index_path(note.final))

@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
         if path is not None:
             line(f"latest checkpoint: {shown(path)}")
         elif any(each.is_listed for each in removals if each.directory == directory):
-            would = "would list" if options.dry_run else "lists"
-            note(f"the state file of {shown(directory or '.')} {would} no checkpoint: a run there starts anew")
+            would = "would be" if options.dry_run else "is"
+            note(f"no checkpoint {would} listed in {shown(directory or '.')} any more: a run there starts anew")
     return SUCCESS
 
 

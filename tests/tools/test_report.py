@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import milepost
-from milepost import Checkpoint, CheckpointManager, Variable
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable
 from milepost.bundle.counting import counted_by
 from milepost.graph.keys import is_value
 from milepost.graph.saved.object_graph import Edge, Node, ObjectGraph, SavedValue, SlotReference
@@ -162,6 +162,12 @@ class TestOneCheckpoint:
         manager.save(metrics={"loss": 0.5}, metadata={"by": "</script>"})
         (found,) = data_of(page(tmp_path, tmp_path / "run"))["checkpoints"]
         assert (found["metrics"], found["metadata"]) == ("loss=0.5", "{'by': '</script>'}")
+
+    def test_what_the_save_has_left_out(self, tmp_path):
+        options = CheckpointOptions(ignore="b")
+        path = Checkpoint(a=Variable(1.0), b=Variable(2.0)).write(tmp_path / "ckpt", options)
+        (found,) = data_of(page(tmp_path, path))["checkpoints"]
+        assert found["left_out"] == "1 value was left out when it was saved, by ignore='b'"
 
     def test_a_file_without_tensors(self, tmp_path):
         data = data_of(page(tmp_path, safetensors(tmp_path / "empty.safetensors", {})))

@@ -18,9 +18,10 @@ from milepost.conversion.names import Naming, renamed_graph
 from milepost.conversion.plan import Exported
 from milepost.conversion.streamed import StreamedArray, TensorSource
 from milepost.conversion.tensorflow_writer import checkpoint_files
+from milepost.engine.left_out import LeftOut
 from milepost.engine.options import CheckpointOptions
 from milepost.engine.sharding import MaxShardSizePolicy
-from milepost.graph.keys import ATTRIBUTES, OBJECT_GRAPH, VARIABLE_VALUE, is_value
+from milepost.graph.keys import ATTRIBUTES, METADATA, OBJECT_GRAPH, VARIABLE_VALUE, is_value
 from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.graph.saved.rekeyed import rekeyed
 from milepost.graph.trees.structure import is_tuple, make_tuple
@@ -28,7 +29,7 @@ from milepost.plain_state.kinds import OfKind
 from milepost.restoring.load import read_object_graph
 
 
-def write(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:
+def write(target: str, reader: BundleReader, names: Naming, most: int | None, left_out: LeftOut) -> list[str]:
     """Writes a checkpoint. Objects that are not read are left out.
 
     Args:
@@ -36,6 +37,7 @@ def write(target: str, reader: BundleReader, names: Naming, most: int | None) ->
         reader: The open checkpoint to convert.
         names: New names, and what to leave out.
         most: The most bytes of a data file, or None.
+        left_out: What the save has left out on purpose, with the new names.
 
     Returns:
         The files.
@@ -45,23 +47,27 @@ def write(target: str, reader: BundleReader, names: Naming, most: int | None) ->
         UnsupportedError: Two values would have the same name.
     """
     graph = read_object_graph(reader)
-    return (
-        _write_tree(target, reader, names, most) if graph is None else _write_graph(target, reader, graph, names, most)
-    )
-
-
-def _write_graph(target: str, reader: BundleReader, graph: ObjectGraph, names: Naming, most: int | None) -> list[str]:
-    """Writes the objects of a checkpoint."""
+    if graph is None:
+        return _write_tree(target, reader, names, most)
     kept, _ = renamed_graph(graph, names)
-    kept, moved = rekeyed(kept)
+    metadata = left_out.beside(reader.read(METADATA).item()) if METADATA in reader else None
+    return _write_graph(target, reader, kept, most, metadata)
+
+
+def _write_graph(
+    target: str, reader: BundleReader, graph: ObjectGraph, most: int | None, metadata: bytes | None
+) -> list[str]:
+    """Writes the objects of a checkpoint."""
+    kept, moved = rekeyed(graph)
     tensors = []
-    for key in sorted(set(reader.keys()) - {OBJECT_GRAPH}):
+    for key in sorted(set(reader.keys()) - {OBJECT_GRAPH, METADATA}):
         path, marker, local = key.partition(ATTRIBUTES)
         if path in moved or not is_value(key):
             spec = reader.spec(key)
             tensors.append(Exported(f"{moved.get(path, path)}{marker}{local}", key, spec, spec))
     alignment = CheckpointOptions().data_alignment
-    return tensorflow_writer.write(target, tensors, most, reader, graph=kept.serialize(), alignment=alignment)
+    texts = {OBJECT_GRAPH: kept.serialize()} | ({} if metadata is None else {METADATA: metadata})
+    return tensorflow_writer.write(target, tensors, most, reader, texts=texts, alignment=alignment)
 
 
 def _write_tree(target: str, reader: BundleReader, names: Naming, most: int | None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Final, Literal
@@ -22,14 +23,16 @@ from milepost.conversion.torch_pickle import holds_stream
 from milepost.engine.arguments import wrong
 from milepost.engine.layouts.opening import sources_of, warn_of_copies
 from milepost.engine.layouts.steps import Step
+from milepost.engine.left_out import NOTHING, LeftOut
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.engine.progress import Reporter, in_one_stage, reporting
 from milepost.engine.translation import Names, Rename, Translation
-from milepost.errors import UnsupportedError
+from milepost.errors import MilepostError, UnsupportedError
 from milepost.foreign import called
 from milepost.graph.keys import METADATA, OBJECT_GRAPH
 from milepost.restoring.load import nones_of, open_any
 from milepost.series.files import file_sizes
+from milepost.series.metadata import read_metadata
 from milepost.storage.output_file import check_free, is_written_to
 from milepost.storage.paths import check_has_file_name, is_url, plain_path
 from milepost.tensor import DType
@@ -280,6 +283,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
             members=members,
         )
         paths = writer.paths(wanted.target, export.tensors, wanted.max_shard_size)
+    left_out = _left_out(reader, names)  # whose names are no typing errors
     names.warn_of_unused(reader)
     warn_of_copies(reader, [tensor.key for tensor in export.tensors])
     if export.left_out and not (wanted.partial and export.tensors):
@@ -297,7 +301,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         check_free([*paths, *old], wanted.target)
     with in_one_stage(told, (tensor.saved.nbytes for tensor in export.tensors)):
         if writer is None:
-            written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size)
+            written = checkpoint_writer.write(wanted.target, reader, names, wanted.max_shard_size, left_out)
         else:
             arguments = (
                 {**wanted.given, "versions": export.versions}
@@ -315,7 +319,7 @@ def converted(reader: BundleReader, wanted: Wanted, told: Reporter | None = None
         {tensor.name: str(tensor.spec) for tensor in export.tensors},
         export.left_out,
         export.unwanted,
-        _not_carried_over(reader, export, wanted.format, with_assets),
+        _not_carried_over(reader, export, wanted.format, with_assets, left_out),
         wanted.format in _OF_NAMES and _is_nested(reader) and any("/" in tensor.name for tensor in export.tensors),
         {tensor.name: tensor.rounded for tensor in export.tensors if tensor.rounded},
         [tensor.name for tensor in export.tensors if tensor.is_state and holds_stream(tensor.state)],
@@ -347,7 +351,18 @@ def _is_nested(reader: BundleReader) -> bool:
     )  # its names with slashes are read as levels
 
 
-def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets: Sequence[str]) -> list[str]:
+def _left_out(reader: BundleReader, names: Naming) -> LeftOut:
+    """The record of what the save has left out on purpose, with the new names. Nothing if it cannot be read."""
+    if reader.origin.is_checkpoint:
+        with suppress(MilepostError):  # a file of another format has no place for metadata, damaged or not
+            left_out = LeftOut.parsed(read_metadata(reader).left_out)
+            return left_out.renamed(names) if left_out.values and isinstance(names, NewNames) else left_out
+    return NOTHING
+
+
+def _not_carried_over(
+    reader: BundleReader, export: Export, to: str, with_assets: Sequence[str], left_out: LeftOut
+) -> list[str]:
     """What a source has beside values and the new file does not."""
     omissions = []
     if with_assets:
@@ -357,6 +372,8 @@ def _not_carried_over(reader: BundleReader, export: Export, to: str, with_assets
     if reader.origin.is_checkpoint and (to != CHECKPOINT or OBJECT_GRAPH not in reader):
         beside = ((OBJECT_GRAPH, "the object graph"), (METADATA, "metrics and metadata"))
         omissions += [what for key, what in beside if key in reader]
+        if to != CHECKPOINT and left_out.values:
+            omissions.append(f"the record of what the save has left out: {'; '.join(left_out.summary())}")
         files = file_sizes(reader)
         if files and to != CHECKPOINT:
             omissions.append(f"files, which 'milepost files' writes: {_listed([*files])}")

@@ -154,8 +154,20 @@ def _of_file(path: str, settings: CheckpointOptions, ignore: Names, only: Names 
                 yield key, _of_saved(reader, key)
         for key, each in left_out.digests.items() if left_out is not None else ():
             if selection.takes(key.partition(ATTRIBUTES)[0]):
+                if not each:
+                    raise _unknown(key, reader.prefix)
                 yield key, each
         selection.warn_of_unused(reader, dotted=reader.origin.dotted)
+
+
+def _unknown(key: str, path: str) -> UnsupportedError:
+    return UnsupportedError(
+        "the digest of a value that the base has is not known, because the checkpoint was converted to another layout",
+        key=key,
+        file=path,
+        expected="a checkpoint as it was saved",
+        remedy="leave what the base has out with ignore=, or make the digest of the live objects",
+    )
 
 
 def _of_saved(reader: BundleReader, key: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from milepost.bundle import BundleReader, BundleWriter, index_path, open_bundle
@@ -11,7 +12,7 @@ from milepost.conversion.divided import parts_of
 from milepost.conversion.plan import Exported
 from milepost.conversion.streamed import TensorSource
 from milepost.conversion.writer import NOT_UTF8, Writer
-from milepost.graph.keys import OBJECT_GRAPH, is_value
+from milepost.graph.keys import is_value
 from milepost.series.commit import BundleCommit
 from milepost.storage.local import LOCAL_STORAGE
 from milepost.tensor import DType
@@ -40,7 +41,7 @@ def write(
     most: int | None,
     reader: BundleReader,
     *,
-    graph: bytes | None = None,
+    texts: Mapping[str, bytes] = MappingProxyType({}),
     alignment: int = 1,
 ) -> list[str]:
     """Writes a checkpoint.
@@ -50,7 +51,7 @@ def write(
         tensors: The tensors. Their names are keys.
         most: The most bytes of a data file, or None.
         reader: The open checkpoint to convert.
-        graph: The serialized object graph, if there is one.
+        texts: The object graph and the metadata, by key, if there are any.
         alignment: Bytes; each tensor begins at a multiple of it.
 
     Returns:
@@ -67,8 +68,8 @@ def write(
         for shard, part in enumerate(parts):
             for tensor in part:
                 writer.add(tensor.name, source.array(tensor), tensor.spec.dtype, shard=shard)
-        if graph is not None:
-            writer.add(OBJECT_GRAPH, graph)
+        for key, text in texts.items():
+            writer.add(key, text)
         commit.write(writer)
     return checkpoint_files(target)
 

@@ -5,7 +5,8 @@
     left_out := {"only": [text, ...] | null, "ignore": [text, ...], "base": text, "values": {key: type and shape, ...}, "digests": {key: digest, ...}}
 
 ``values`` has the key that each value would have, with its element type and shape as reports show them. ``digests`` has those that belong to
-``base``, which are not saved because the program loads them by itself. A digest is that of `milepost.bundle.digest.digest_of`.
+``base``, which are not saved because the program loads them by itself. A digest is that of `milepost.bundle.digest.digest_of`; it is empty if steps of
+``convert`` have laid out the value otherwise, since the digest of the result is not known.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class LeftOut:
         ignore: The names that it was to leave out.
         base: What has the other values, in the words of the program; empty if nothing has them.
         values: Element type and shape of each value that is left out, by the key that it would have.
-        digests: The digest of each of them that belongs to ``base``, by key.
+        digests: The digest of each of them that belongs to ``base``, by key; empty if it is not known.
 
     Example:
         >>> record = LeftOut(ignore=["head"], values={"head/.ATTRIBUTES/VARIABLE_VALUE": "float32[3]"})
@@ -93,7 +94,10 @@ class LeftOut:
     def reason(self, key: str) -> str:
         """Why a value is left out."""
         if key in self.digests:
-            return f"left out when it was saved, because the base {self.base!r} has it"
+            unknown = (
+                "" if self.digests[key] else ", and not compared with it, because convert has laid it out otherwise"
+            )
+            return f"left out when it was saved, because the base {self.base!r} has it{unknown}"
         return (
             f"left out when it was saved, {f'by {self.how}' if self.how else 'with its variable, which the base has'}"
         )

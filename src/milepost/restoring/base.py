@@ -1,7 +1,7 @@
 """Compares live values that the save has left out with the base that it names. Nothing changes.
 
 The program has loaded the base before it restores. Values that the arguments of the restore leave alone are not compared, and neither are
-those of objects that do not exist yet.
+those of objects that do not exist yet, or that ``convert`` has laid out otherwise.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _live_values(operation: Operation, record: RestoreRecord) -> Iterator[LiveVa
             continue
         for value in values:
             key = tensor_key(path, value.name)
-            if key in record.left_out.digests:
+            if record.left_out.digests.get(key):
                 yield LiveValue(key, value, live.objects[number], live.adapters[number])
 
 

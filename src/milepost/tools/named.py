@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 from milepost.bundle import BundleReader
 from milepost.checkpoint.reader import resolve
+from milepost.engine.layouts.steps import Step
 from milepost.errors import CheckpointNotFoundError, MilepostError
 from milepost.foreign import newest_of_orbax, steps_of_orbax
 from milepost.restoring.load import open_any
@@ -19,7 +21,9 @@ from milepost.tools.inventory import inventory_of
 _TRIES: Final = 5
 
 
-def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification = "none") -> BundleReader:
+def open_named(
+    path: str, storage: Storage = LOCAL_STORAGE, verify: Verification = "none", convert: Sequence[Step] = ()
+) -> BundleReader:
     """Opens the checkpoint that a path means. Only its index is read. A directory of steps of Orbax means the newest complete one.
 
     Args:
@@ -27,6 +31,7 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
         storage: Where it is.
         verify: For a directory of checkpoints, what is checked of the latest one before it is opened; if it fails, the next older one
             is opened, with a warning.
+        convert: The steps that lay out its values otherwise.
 
     Raises:
         CheckpointNotFoundError: There is no checkpoint.
@@ -36,7 +41,7 @@ def open_named(path: str, storage: Storage = LOCAL_STORAGE, verify: Verification
         checkpoint_path = None
         try:
             checkpoint_path = newest_of_orbax(storage, resolve(path, storage, verify))
-            return open_any(storage, checkpoint_path)
+            return open_any(storage, checkpoint_path, convert)
         except CheckpointNotFoundError as error:
             # another program may have removed the checkpoint, and saved a newer one
             is_itself = checkpoint_path == path and not steps_of_orbax(storage, path)

@@ -20,6 +20,7 @@ from typing import Final
 
 from milepost.bundle import BundleReader
 from milepost.checkpoint.short_names import name_of
+from milepost.engine.layouts.steps import Step
 from milepost.engine.translation import Translation
 from milepost.foreign import called
 from milepost.graph.keys import ATTRIBUTES, VARIABLE_VALUE, tensor_key, unescape
@@ -92,6 +93,7 @@ def translation_of(
     *,
     tell: Callable[[str], object],
     cast: bool = False,
+    convert: Sequence[Step] = (),
     escaped: bool,
 ) -> Translation:
     """The changes of names that options say, with names as users type them. Errors are those of `Translation`.
@@ -103,6 +105,7 @@ def translation_of(
         only: As for `Translation`.
         tell: As for `Translation`.
         cast: As for `Translation`.
+        convert: As for `Translation`. It has made the keys.
         escaped: Whether saved names are paths as in keys, as in a restore, or names as the program has them, as in a conversion.
     """
     names = [key.partition(ATTRIBUTES)[0] if escaped else name_of(key) for key in keys]
@@ -115,6 +118,7 @@ def translation_of(
         [*map(meant, ignore)],
         None if only is None else [*map(meant, only)],
         cast,
+        convert=convert,
         tell=tell,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +17,26 @@ from milepost.bundle.format.slices import ranges
 from milepost.bundle.memory import Array, new_array
 from milepost.bundle.wrapping import WrappingReader
 from milepost.engine.layouts.applying import Laid, StateOf, applied, copies_of_changed
+from milepost.engine.layouts.left_out import absent_values, without_absent
 from milepost.engine.layouts.recipes import AsSaved, NoArray, Recipe, Refused
 from milepost.engine.layouts.steps import Step
+from milepost.engine.left_out import LeftOut
 from milepost.errors import MilepostError, UnsupportedError
-from milepost.graph.keys import OBJECT_GRAPH, VARIABLE_VALUE, child_path, escape, slot_path, tensor_key, unescape
+from milepost.graph.keys import (
+    METADATA,
+    OBJECT_GRAPH,
+    VARIABLE_VALUE,
+    child_path,
+    escape,
+    slot_path,
+    tensor_key,
+    unescape,
+)
 from milepost.graph.saved.hints import decode, encode
 from milepost.graph.saved.nodes import Node, SavedValue, SlotReference
 from milepost.graph.saved.object_graph import ObjectGraph
 from milepost.graph.saved.renaming import Path, first_paths, renamed
+from milepost.series.metadata import read_metadata, with_left_out
 from milepost.storage import ReadableFile
 from milepost.tensor import TensorSlice, TensorSpec
 from milepost.tensor.dtype import STRING
@@ -56,7 +69,7 @@ class LaidOutReader(WrappingReader):
         changes = _of_names(reader, steps) if graph is None else _CheckpointLayout(reader, graph, steps).changes()
         self._made = changes.made
         self.copies = frozenset(changes.copies)
-        self._graph = None if changes.graph is None else changes.graph.serialize()
+        self._texts = changes.texts
         self._keys = sorted((set(reader.keys()) - set(changes.gone)) | changes.made.keys())
         self._present = frozenset(self._keys)
 
@@ -74,8 +87,8 @@ class LaidOutReader(WrappingReader):
         return self._made[key].spec if key in self._made else self._reader.spec(key)
 
     def entry(self, key: str) -> Entry:
-        if key == OBJECT_GRAPH and self._graph is not None:
-            return Entry(STRING, (), size=len(self._graph))
+        if key in self._texts:
+            return Entry(STRING, (), size=len(self._texts[key]))
         recipe = self._made.get(key)
         if recipe is None:
             return self._reader.entry(key)
@@ -107,9 +120,9 @@ class LaidOutReader(WrappingReader):
         return None if self._is_changed(key) else self._reader.runs(key, box)
 
     def read(self, key: str, box: TensorSlice | None = None) -> Array:
-        if key == OBJECT_GRAPH and self._graph is not None:
+        if key in self._texts:
             array = np.empty((), object)
-            array[()] = self._graph
+            array[()] = self._texts[key]
             return array
         if key not in self._made:
             return self._reader.read(key, box)
@@ -145,7 +158,7 @@ class LaidOutReader(WrappingReader):
         return self._reader.map(key)
 
     def _is_changed(self, key: str) -> bool:
-        return key in self._made or (key == OBJECT_GRAPH and self._graph is not None)
+        return key in self._made or key in self._texts
 
 
 @contextmanager
@@ -164,13 +177,13 @@ class _Changes(NamedTuple):
         made: The new values, by key.
         gone: The keys of the values that it no longer has.
         copies: As for `LaidOutReader`.
-        graph: The object graph; None if there is none.
+        texts: The object graph and the metadata, by key, if they have changed.
     """
 
     made: Mapping[str, Recipe]
     gone: Collection[str]
     copies: Collection[str]
-    graph: ObjectGraph | None = None
+    texts: Mapping[str, bytes] = MappingProxyType({})
 
 
 def _of_names(reader: BundleReader, steps: Sequence[Step]) -> _Changes:
@@ -201,6 +214,7 @@ class _CheckpointLayout:
         self._made: dict[str, Recipe] = {}
         self._gone: set[str] = set()
         self._added: list[tuple[int, Path]] = []
+        self._left_out = LeftOut.parsed(read_metadata(reader).left_out)
 
     def changes(self) -> _Changes:
         """Carries out the steps."""
@@ -209,7 +223,8 @@ class _CheckpointLayout:
             for number, path in self._paths.items()
             if path and self._nodes[number].values
         }
-        final = applied(values, self._steps, self._reader.prefix)
+        everything = applied(values | absent_values(self._left_out), self._steps, self._reader.prefix)
+        final, left_out = without_absent(everything, self._left_out, self._reader.prefix)
         self._refuse_lists(values, final)
         targets: dict[str, str | None] = dict.fromkeys(values)
         for name, value in final.items():
@@ -225,7 +240,10 @@ class _CheckpointLayout:
         if self._added or any(name != target for name, target in targets.items()):
             graph, _ = renamed(graph, lambda name: targets.get(name, name), others=False, added=self._added)
         copies = [self._graph.nodes[self._numbers[name]].values[0].key for name in copies_of_changed(values, final)]
-        return _Changes(self._made, self._gone, copies, graph)
+        texts = {OBJECT_GRAPH: graph.serialize()}
+        if left_out != self._left_out:
+            texts[METADATA] = with_left_out(self._reader.read(METADATA).item(), left_out.plain())
+        return _Changes(self._made, self._gone, copies, texts)
 
     def _other_names(self, number: int) -> list[str]:
         """The names of an object below others than the one that has it under its first name. One object may have it as several attributes."""

@@ -129,6 +129,25 @@ class NoArray(Recipe):
         return [self._key]
 
 
+class Absent(Recipe):
+    """A value that the save has left out on purpose, so that only its name and shape are known.
+
+    Args:
+        spec: Its element type and shape.
+        key: The key that it would have.
+    """
+
+    def __init__(self, spec: TensorSpec, key: str) -> None:
+        super().__init__(spec)
+        self._key = key
+
+    def inputs(self) -> Sequence[Recipe]:
+        return ()
+
+    def keys(self) -> list[str]:
+        return [self._key]
+
+
 class Joined(Recipe):
     """Several values one after the other along an axis.
 

@@ -33,6 +33,7 @@ from milepost.tools.arguments import (
     add_translation,
     object_of_module,
 )
+from milepost.tools.layouts import step_of
 from milepost.tools.live_object import checkpoint_named
 from milepost.tools.named import open_named
 from milepost.tools.names import translation_of
@@ -54,6 +55,7 @@ def add(commands: Any) -> None:
             "milepost convert ./tf_ckpts model.safetensors --only net --rename net= --dots",
             "milepost convert pytorch_model.bin ./converted/ckpt",
             "milepost convert ./tf_ckpts ./params --to orbax",
+            "milepost convert model.safetensors ./fused/ckpt --layout \"Concatenate(['**/q', '**/k', '**/v'], '**/qkv')\"",
             "milepost convert ./tf_ckpts model.weights.h5 --object train:make_checkpoint",
         ],
         {
@@ -73,6 +75,15 @@ def add(commands: Any) -> None:
         "--to",
         choices=FORMATS,
         help="the format, if the ending of TARGET does not say it; checkpoint is a checkpoint of milepost, as for a TARGET without an ending",
+    )
+    command.add_argument(
+        "--layout",
+        metavar="STEP",
+        action="append",
+        type=step_of,
+        default=[],
+        help="lay out values otherwise, by a step of milepost.layouts as in Python, such as \"Transpose('*/kernel', '*/weight')\", before names are changed; "
+        "may be repeated",
     )
     add_translation(command, "convert")
     command.add_argument(
@@ -162,11 +173,12 @@ def run(options: argparse.Namespace) -> int:
 def _done(options: argparse.Namespace, form: str, live: Checkpoint | None, unused: list[str]) -> Conversion:
     """Converts, with the names that the variables of a live model have, if there is one."""
     with (
-        open_named(options.source, verify="files") as reader,
+        open_named(options.source, verify="files", convert=options.layout) as reader,
         reporting(is_drawn(sys.stderr), "convert", reader.prefix) as progress,
     ):
         name_options = options.rename, options.ignore, options.only
-        translation = translation_of(reader.keys(), *name_options, tell=unused.append, escaped=live is not None)
+        more: dict[str, Any] = {"tell": unused.append, "convert": options.layout, "escaped": live is not None}
+        translation = translation_of(reader.keys(), *name_options, **more)
         names = None
         if live is not None:
             names = keras_names(resolve(options.source, LOCAL_STORAGE, "files"), live, translation)

@@ -167,6 +167,83 @@ def test_a_tokenizer_that_was_saved_with_the_checkpoint_belongs_to_it(tmp_path):
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "served").vocab == {"a": 0, "b": 1, "?": 2}
 
 
+class TestFrozenBase:
+    """The base is not in the checkpoint, and comes from the model."""
+
+    @pytest.fixture
+    def model(self):
+        model = trained("tied")
+        model.transformer.h.requires_grad_(False)
+        return model
+
+    @pytest.fixture
+    def path(self, model, tmp_path):
+        return milepost.Checkpoint(model=model).write(tmp_path / "ckpt", milepost.CheckpointOptions(base="hub/base"))
+
+    @pytest.fixture
+    def live(self, model):
+        """The base, and other values of what was trained."""
+        live = trained("tied", seed=1)
+        live.transformer.h.load_state_dict(model.transformer.h.state_dict())
+        return live
+
+    @pytest.mark.parametrize("options", [None, milepost.CheckpointOptions(base="hub/base")])
+    def test_the_directory_holds_all_of_the_model(self, model, path, live, options, tmp_path):
+        milepost.export_hf(path, tmp_path / "served", model=live, options=options)
+        saved = milepost.load(tmp_path / "served" / "model.safetensors")
+        assert {name: value.tolist() for name, value in saved.items()} == {
+            name: value.tolist() for name, value in model.state_dict().items() if name in saved
+        }
+        assert len(saved) >= len(list(model.parameters()))
+
+    def test_another_base_is_refused_by_name(self, path, live, tmp_path):
+        live.transformer.h[0].mlp.c_proj.weight.data[0, 0] += 1
+        with pytest.raises(milepost.MismatchError, match="the base of the model is another one") as caught:
+            milepost.export_hf(path, tmp_path / "served", model=live)
+        assert caught.value.key == "transformer.h.0.mlp.c_proj.weight"
+        assert "hub/base" in caught.value.remedy
+        assert not (tmp_path / "served").exists()
+
+    def test_values_of_the_base_are_cast_too(self, path, live, tmp_path):
+        milepost.export_hf(path, tmp_path / "served", model=live, cast="bfloat16")
+        saved = milepost.load(tmp_path / "served" / "model.safetensors")
+        assert {value.dtype.name for value in saved.values()} == {"bfloat16"}
+
+    def test_a_number_of_the_base_that_is_lost_is_refused(self, model, live, tmp_path):
+        for each in (model, live):
+            each.transformer.h[0].mlp.c_proj.weight.data[0, 0] = 1e30
+        path = milepost.Checkpoint(model=model).write(tmp_path / "ckpt", milepost.CheckpointOptions(base="hub/base"))
+        with pytest.raises(milepost.MismatchError, match="cannot be converted"):
+            milepost.export_hf(path, tmp_path / "served", model=live, cast="float16")
+
+    def test_a_model_without_values_needs_its_base(self, path, tmp_path):
+        with torch.device("meta"):
+            empty = type(trained("tied"))(trained("tied").config)
+        with pytest.raises(milepost.UnsupportedError) as caught:
+            milepost.export_hf(path, tmp_path / "served", model=empty)
+        assert caught.value.remedy == "load the base 'hub/base' into the model before you export it"
+
+    def test_exact_names_need_all_values(self, path, live, tmp_path):
+        with pytest.raises(milepost.UnsupportedError, match="cannot be used"):
+            milepost.export_hf(path, tmp_path / "served", model=live, exact_names=True)
+
+    def test_adapters_are_found_and_written_alone(self, tmp_path):
+        peft = pytest.importorskip("peft")
+
+        def adapted(seed):
+            torch.manual_seed(seed)
+            config = peft.LoraConfig(r=2, target_modules=["c_attn"], init_lora_weights=False)
+            return peft.get_peft_model(trained("tied"), config)
+
+        path = milepost.Checkpoint(model=adapted(1)).write(
+            tmp_path / "ckpt", milepost.CheckpointOptions(base="hub/base")
+        )
+        assert "adapter_model.safetensors" in milepost.export_hf(path, tmp_path / "served", model=adapted(2))
+        opened = peft.PeftModel.from_pretrained(trained("tied"), tmp_path / "served")
+        with torch.no_grad():
+            assert torch.equal(opened(torch.arange(7)[None]).logits, adapted(1)(torch.arange(7)[None]).logits)
+
+
 class TestErrors:
     def test_values_that_the_checkpoint_lacks(self, tmp_path):
         path = milepost.Checkpoint(model=trained("untied").model).write(tmp_path / "ckpt")

@@ -99,7 +99,9 @@ def digest(
     if isinstance(source, (str, os.PathLike)):
         pairs = _of_file(plain_path(source), settings, ignore, only)
     else:
-        pairs = _of_object(source, replace(settings, ignore=ignore, only=only, base=None, frozen=None, cast=None))
+        pairs = digests_of_object(
+            source, replace(settings, ignore=ignore, only=only, base=None, frozen=None, cast=None)
+        )
     beginning = below.strip("./").replace(".", "/")
     counted = [*_below(pairs, beginning)]
     if not counted:
@@ -176,8 +178,8 @@ def _of_saved(reader: BundleReader, key: str) -> str:
     return digest_of_value(spec.dtype, spec.shape, digests_of_chunks(data))
 
 
-def _of_object(source: Any, settings: CheckpointOptions) -> Iterable[tuple[str, str]]:
-    """The key and the digest of each value of a live object."""
+def digests_of_object(source: Any, settings: CheckpointOptions) -> Iterable[tuple[str, str]]:
+    """The key and the digest of each value of a live object. Arguments and errors are those of `digest`."""
     import_adapters()
     rounds = rounds_of(settings, "digest")
     try:

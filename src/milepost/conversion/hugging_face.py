@@ -14,16 +14,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from milepost.bundle import BundleReader
 from milepost.checkpoint.output_files import write_files
 from milepost.checkpoint.reader import resolve
 from milepost.checkpoint.short_names import name_of
+from milepost.conversion.base_values import levels_of, values_of_base
 from milepost.conversion.conversion import PathLike, convert
 from milepost.engine.arguments import wrong
+from milepost.engine.left_out import NOTHING, LeftOut
 from milepost.engine.options import CheckpointOptions, resolved, storage_of, takes_options
 from milepost.errors import CheckpointExistsError, MilepostError, MismatchError, UnmatchedError, UnsupportedError
 from milepost.graph.frameworks import imported
 from milepost.restoring.load import open_any
 from milepost.series.files import read_files
+from milepost.series.metadata import read_metadata
 from milepost.storage.output_file import replaced_directory
 from milepost.storage.paths import plain_path
 
@@ -59,7 +63,7 @@ def export_hf(
         path: Any path that `milepost.Checkpoint.restore` accepts, or a directory, whose latest checkpoint is read.
         out: The directory to write, on this machine. It appears when it is whole.
         model: A model of transformers, or of another library whose models have ``state_dict()`` and ``save_pretrained(directory, state_dict=)``,
-            such as PEFT.
+            such as PEFT. If the checkpoint was saved with ``CheckpointOptions(base=...)``, the model has the base, whose values are compared with it.
         tokenizer: What else the directory is to hold: an object with ``save_pretrained``, such as a tokenizer or a processor; the path of a
             directory, whose files are copied; or a list of these. By default, the files that a manager has saved with the checkpoint as
             ``files={"tokenizer": ...}``.
@@ -77,7 +81,7 @@ def export_hf(
         CheckpointExistsError: There is something under the path ``out``.
         CheckpointNotFoundError: There is no such checkpoint.
         CorruptCheckpointError: The checkpoint is damaged.
-        MismatchError: A value has another shape than in the model, or ``cast`` cannot hold it.
+        MismatchError: A value has another shape than in the model, ``cast`` cannot hold it, or the base is another one.
         StorageError: A file cannot be written.
         UnmatchedError: The checkpoint lacks values of the model, has others below its name, or has several such models.
         UnsupportedError: The model cannot be saved in this way.
@@ -110,6 +114,10 @@ def export_hf(
         weights = os.path.join(directory, _WEIGHTS)
         convert(source, weights, **part)
         state = torch.load(weights, mmap=True, weights_only=True)
+        of_base = _of_base(model, state, source, root, options)
+        if of_base and exact_names:
+            raise wrong("exact_names", True, "False, since the base of the checkpoint has values that it lacks")
+        state |= {each: _cast(torch, each, value.detach(), cast) for each, value in of_base.items()}
         _check(source, root, state, shapes)
         _save(model, directory, state, max_shard_size)
         del state
@@ -139,8 +147,9 @@ def _where(path: str, shapes: Mapping[str, Any], options: CheckpointOptions | No
     """The name of the model in a checkpoint, by the names of its values."""
     files = storage_of(resolved(options))
     with open_any(files, resolve(path, files)) as reader:
-        saved = {_levels(name_of(key)): name_of(key) for key in reader.keys()}  # noqa: SIM118 - a reader is not a mapping
-    wanted = [_levels(each) for each in shapes]
+        keys = [*reader.keys(), *_left_out(reader).values]
+    saved = {levels_of(name_of(key)): name_of(key) for key in keys}
+    wanted = [levels_of(each) for each in shapes]
     roots = Counter[str]()
     for each in sorted(wanted, key=len)[-_ASKED:]:
         roots.update(
@@ -149,7 +158,7 @@ def _where(path: str, shapes: Mapping[str, Any], options: CheckpointOptions | No
             if f"/{levels}".endswith(f"/{each}")
         )
     counts = {
-        root: sum(f"{_levels(root)}/{each}" in saved if root else each in saved for each in wanted) for root in roots
+        root: sum(f"{levels_of(root)}/{each}" in saved if root else each in saved for each in wanted) for root in roots
     }
     best = max(counts.values(), default=0)
     found = [root for root, count in counts.items() if count == best]
@@ -164,8 +173,41 @@ def _where(path: str, shapes: Mapping[str, Any], options: CheckpointOptions | No
     return found[0]
 
 
-def _levels(name: str) -> str:
-    return name.replace(".", "/")
+def _left_out(reader: BundleReader) -> LeftOut:
+    return LeftOut.parsed(read_metadata(reader).left_out) if reader.origin.is_checkpoint else NOTHING
+
+
+def _of_base(
+    model: Any, state: Mapping[str, Any], path: str, root: str, options: CheckpointOptions | None
+) -> dict[str, Any]:
+    """The values of the model that the checkpoint lacks because its base has them, by name."""
+    settings = resolved(options)
+    files = storage_of(settings)
+    with open_any(files, resolve(path, files)) as reader:
+        left_out = _left_out(reader)
+    if not left_out.digests:
+        return {}
+    missing = {name: each for name, each in model.state_dict(keep_vars=True).items() if name not in state}
+    return values_of_base(model, missing, left_out, root, path, settings)
+
+
+def _cast(torch: Any, name: str, value: Any, cast: Any) -> Any:
+    """A live value in the element type that floating-point numbers get.
+
+    Raises:
+        MismatchError: A finite number would be lost.
+    """
+    if cast is None or not value.is_floating_point():
+        return value
+    converted = value.to(getattr(torch, str(cast).rpartition(".")[2]))
+    if not torch.equal(torch.isfinite(value), torch.isfinite(converted)):
+        raise MismatchError(
+            "a number cannot be converted to this element type, so nothing was written",
+            key=name,
+            expected=f"numbers that {cast} can hold",
+            remedy="pass a type that holds them, such as cast='bfloat16'",
+        )
+    return converted
 
 
 def _check(path: str, root: str, state: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:

@@ -9,7 +9,9 @@ from typing import Any, Final
 from milepost.engine.layouts.steps import Concatenate, Reshape, Split, Stack, Step, Transpose, Unstack
 from milepost.errors import UnsupportedError
 
-_STEPS: Final[dict[str, Any]] = {each.__name__: each for each in (Concatenate, Split, Stack, Unstack, Transpose, Reshape)}
+_STEPS: Final[dict[str, Any]] = {
+    each.__name__: each for each in (Concatenate, Split, Stack, Unstack, Transpose, Reshape)
+}
 _EXPECTED: Final = "a step as in Python, such as \"Transpose('*/kernel', '*/weight')\""
 
 

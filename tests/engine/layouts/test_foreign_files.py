@@ -1,11 +1,13 @@
 """Files of other libraries whose values are laid out otherwise."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import milepost
 from milepost.errors import KeyNotFoundError, UnsupportedError
-from milepost.layouts import Concatenate, Split, Stack, Transpose, Unstack
+from milepost.layouts import Concatenate, Reshape, Split, Stack, Transpose, Unstack
 from tests.engine.test_linear import calls_of
 
 JOIN = [Concatenate(["*.q", "*.k"], "*.qk"), Transpose("*.qk.w")]
@@ -90,18 +92,69 @@ def test_files_of_flax_and_orbax(tmp_path, kind):
     assert made["params/qk/kernel"][:, 0].tolist() == [0, 0, 0, 1, 1, 1]
 
 
-def test_a_file_of_keras_is_converted_and_not_restored(tmp_path):
-    keras = pytest.importorskip("keras", reason="Keras is not installed")
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, name="d")])
-    model.save_weights(tmp_path / "m.weights.h5")
-    steps = [Transpose("layers/dense/vars/0")]
-    assert milepost.load(str(tmp_path / "m.weights.h5"), separator="/", convert=steps)["layers/dense/vars/0"].shape == (
-        4,
-        3,
+class TestKeras:
+    """Keras finds the variables by their names in the file, so steps give names of the live model."""
+
+    STEPS = (
+        *(
+            Concatenate([f"layers/dense/vars/{n}", f"layers/dense_1/vars/{n}"], f"new/vars/{n}", axis=-1)
+            for n in (0, 1)
+        ),
+        Reshape("layers/dense_2", old=(-1,), new=(-1,), target="layers/dense_1"),
+        Reshape("new", old=(-1,), new=(-1,), target="layers/dense"),
     )
-    milepost.convert(tmp_path / "m.weights.h5", tmp_path / "m.safetensors", convert=steps, separator=".")
-    with pytest.raises(UnsupportedError, match="a restore of a file of Keras has no convert"):
-        milepost.Checkpoint(model).read(str(tmp_path / "m.weights.h5"), convert=steps)
+
+    @staticmethod
+    def made(*sizes):
+        """Dense layers beside each other, and one behind them."""
+        keras = pytest.importorskip("keras", reason="Keras is not installed")
+        inputs = keras.Input((4,))
+        beside = [keras.layers.Dense(size, name=f"d{number}")(inputs) for number, size in enumerate(sizes)]
+        outputs = keras.layers.Dense(2)(keras.layers.Concatenate()(beside) if len(beside) > 1 else beside[0])
+        model = keras.Model(inputs, outputs)
+        model.compile(keras.optimizers.Adam(0.1), "mse")
+        model.optimizer.build(model.trainable_variables)
+        return model
+
+    @staticmethod
+    def output(model):
+        return np.array(model.predict_on_batch(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)))
+
+    @pytest.mark.parametrize("name", ["m.weights.h5", "m.keras"])
+    def test_layers_that_became_one_are_restored(self, name, tmp_path):
+        model, live = self.made(4, 4), self.made(8)
+        (model.save_weights if name.endswith("h5") else model.save)(tmp_path / name)
+        status = milepost.Checkpoint(live).read(tmp_path / name, convert=self.STEPS, ignore="optimizer")
+        status.assert_existing_objects_matched()
+        np.testing.assert_allclose(self.output(live), self.output(model), rtol=1e-6)
+
+    @pytest.mark.parametrize("restored", [True, False])
+    def test_state_of_the_optimizer_is_refused_even_if_it_would_fit(self, restored, tmp_path):
+        model = self.made(4)
+        path = str(tmp_path / "m.weights.h5")
+        model.save_weights(path)
+        steps = [Transpose("layers/dense/vars/0")]
+        convert = milepost.Checkpoint(model).read if restored else partial(milepost.convert, target=tmp_path / "m.pt")
+        with pytest.raises(UnsupportedError, match="cannot lay out this state of an optimizer") as caught:
+            convert(path, convert=steps)
+        assert caught.value.key.startswith("optimizer/vars/")
+        milepost.convert(path, tmp_path / "m.safetensors", convert=steps, ignore="optimizer")
+        before, after = (milepost.load(each, separator="/") for each in (path, tmp_path / "m.safetensors"))
+        assert after["layers/dense/vars/0"].tolist() == before["layers/dense/vars/0"].T.tolist()
+
+    def test_a_file_that_has_variables_in_an_order_keeps_its_names(self, tmp_path):
+        model, live = self.made(4), self.made(4)
+        path = str(tmp_path / "m.h5")
+        model.save(path)
+        name = next(key for key, _ in milepost.list_variables(path) if key.endswith("d0/kernel"))
+        with pytest.raises(UnsupportedError, match="no convert that changes names") as caught:
+            milepost.Checkpoint(live).read(path, convert=[Transpose(name, "other")])
+        assert caught.value.key == name
+        steps = [Transpose(name), Transpose(name)]
+        milepost.Checkpoint(live).read(
+            path, convert=steps, ignore="optimizer_weights"
+        ).assert_existing_objects_matched()
+        np.testing.assert_allclose(self.output(live), self.output(model), rtol=1e-6)
 
 
 def test_a_tensor_in_pieces_is_read_in_boxes(tmp_path):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from milepost.bundle.format.slices import Box, index_of
 from milepost.bundle.memory import Array, new_array
 from milepost.engine.layouts.applying import Laid, applied, copies_of_changed
 from milepost.engine.layouts.optimizers import Optimizer, optimizers_of
-from milepost.engine.layouts.recipes import AsSaved, NoArray, Recipe
+from milepost.engine.layouts.recipes import AsSaved, NoArray, Recipe, Refused
 from milepost.engine.layouts.steps import Step
 from milepost.errors import UnsupportedError
 from milepost.foreign import ForeignReader
@@ -25,6 +25,10 @@ from milepost.storage import ReadableFile
 
 if TYPE_CHECKING:
     from milepost.foreign.keras.files import KerasFile
+
+
+_OF_KERAS: Final = ("optimizer", "optimizer_weights")
+"""Where files of Keras have the state of an optimizer."""
 
 
 def laid_out_file(reader: ForeignReader, steps: Sequence[Step]) -> ForeignReader:
@@ -62,13 +66,16 @@ class LaidOutForeignReader(ForeignReader):
 
     @property
     def keras(self) -> KerasFile | None:
-        if self._before.keras is not None:
+        keras = self._before.keras
+        gone = [key for _, keys in (keras and keras.layers) or () for key in keys if key not in self]
+        if gone:
             raise UnsupportedError(
-                "a restore of a file of Keras has no convert, because Keras tells which variable has which name in it",
+                "a restore of a file of Keras 1 or 2 has no convert that changes names, because such a file has its variables in an order",
                 file=self.prefix,
+                key=gone[0],
                 remedy="write a file of another format by milepost.convert(..., convert=...), and restore that",
             )
-        return None
+        return keras
 
 
 class _LaidOutFile:
@@ -191,6 +198,7 @@ class _FileLayout:
         final = applied(self._values, self._steps, self._reader.prefix)
         self.copies = ["/".join(self._paths[name]) for name in copies_of_changed(self._values, final)]
         new = {name: value for name, value in final.items() if value.origin != name or not _is_as_saved(value)}
+        new |= self._refused(new)
         gone = [path for name, path in self._paths.items() if name not in final or name in new]
         replaced: list[tuple[Optimizer, Any]] = []
         for optimizer in self._optimizers:
@@ -207,6 +215,23 @@ class _FileLayout:
         for path in gone:
             drop_empty(tree, path[:-1])
         return tree
+
+    def _refused(self, new: Mapping[str, Laid]) -> dict[str, Laid]:
+        """The state of the optimizer in a file of Keras, which is in the order of its variables, as values that are an error if they are asked for."""
+        refused: dict[str, Laid] = {}
+        if not new or self._reader.keras is None:
+            return refused
+        for name in (each for each in self._paths if each.partition("/")[0] in _OF_KERAS and each not in new):
+            recipe = self._values[name].recipe
+            if recipe.shape:
+                error = UnsupportedError(
+                    "convert cannot lay out this state of an optimizer, which has it in the order of its variables; nothing was changed",
+                    key=name,
+                    file=self._reader.prefix,
+                    remedy="leave the optimizer out with ignore, or with only; or name its values in steps",
+                )
+                refused[name] = Laid(Refused([recipe], error))
+        return refused
 
     def _name(self, path: Path) -> str:
         """The name of a value, with ``/`` between all levels."""

@@ -30,6 +30,7 @@ from milepost.manager.committed import OnCommitted as _OnCommitted
 from milepost.manager.finite_policy import KeepLastFinite as _KeepLastFinite
 from milepost.manager.tolerance import Tolerate as _Tolerate
 from milepost.retention import Policy
+from milepost.saving.files import Source as _Source
 from milepost.trainers import gradients as _gradients
 from milepost.trainers import paths as _paths
 from milepost.trainers.loaders import LoaderPosition as _LoaderPosition
@@ -64,6 +65,7 @@ def attach(
     on_failure: _Literal["raise"] | _Tolerate = "raise",
     nonfinite: _Literal["keep_last_finite"] | _KeepLastFinite | None = None,
     on_committed: _OnCommitted | None = None,
+    files: _Mapping[str, _Source] | None = None,
     options: CheckpointOptions | None = None,
 ) -> CheckpointManager:
     """Makes ``engine.run()`` resumable: it saves the run, and continues it in the next process.
@@ -94,6 +96,8 @@ def attach(
         nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`. `milepost.KeepLastFinite` says whether the run
             continues from the last finite checkpoint.
         on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
+        files: Small files to save with each checkpoint, such as ``{"tokenizer": directory}``, as for `milepost.CheckpointManager.save`. They are
+            read at each save.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
 
     Returns:
@@ -125,6 +129,7 @@ def attach(
         on_failure=on_failure,
         nonfinite=nonfinite,
         on_committed=on_committed,
+        files=files,
         on_signal=on_signal,
         grace_seconds=grace_seconds,
         options=options,

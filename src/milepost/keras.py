@@ -68,6 +68,8 @@ class CheckpointCallback(_Base):
         nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`. `milepost.KeepLastFinite` says whether the run
             continues from the last finite checkpoint.
         on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
+        files: Small files to save with each checkpoint, such as ``{"tokenizer": directory}``, as for `milepost.CheckpointManager.save`. They are
+            read at each save.
         options: How to save and restore. With ``CheckpointOptions(enable_async=True)``, saves are asynchronous.
 
     Raises:

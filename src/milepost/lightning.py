@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy as _copy
 import os as _os
 from collections.abc import Collection as _Collection
+from collections.abc import Mapping as _Mapping
 from typing import Any as _Any
 from typing import Literal as _Literal
 
@@ -33,6 +34,7 @@ from milepost.manager.finite_policy import KeepLastFinite as _KeepLastFinite
 from milepost.manager.tolerance import Tolerate as _Tolerate
 from milepost.retention import Policy
 from milepost.saving.background import BackgroundWriter as _BackgroundWriter
+from milepost.saving.files import Source as _Source
 from milepost.trainers import paths as _paths
 from milepost.trainers.lightning import dicts as _dicts
 from milepost.trainers.lightning.fit import ResumableFit as _ResumableFit
@@ -71,6 +73,8 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`. `milepost.KeepLastFinite` says whether the run
             continues from the last finite checkpoint.
         on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
+        files: Small files to save with each checkpoint, such as ``{"tokenizer": directory}``, as for `milepost.CheckpointManager.save`. They are
+            read at each save.
         on_signal: Other signals that mean the same, such as ``signal.SIGUSR1``, or several in a list.
         grace_seconds: Seconds after the signal, after which the process ends even if a step or the last save has not. It ends with 128 and
             the number of the signal, and the checkpoint before that save stays. None for no limit.
@@ -94,6 +98,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
         on_failure: _Literal["raise"] | _Tolerate = "raise",
         nonfinite: _Literal["keep_last_finite"] | _KeepLastFinite | None = None,
         on_committed: _OnCommitted | None = None,
+        files: _Mapping[str, _Source] | None = None,
         on_signal: int | _Collection[int] | None = None,
         grace_seconds: float | None = None,
         options: CheckpointOptions | None = None,
@@ -112,6 +117,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
             on_failure=on_failure,
             nonfinite=nonfinite,
             on_committed=on_committed,
+            files=files,
             on_signal=on_signal,
             grace_seconds=grace_seconds,
             options=options,

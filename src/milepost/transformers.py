@@ -24,6 +24,7 @@ from milepost.manager.committed import OnCommitted as _OnCommitted
 from milepost.manager.finite_policy import KeepLastFinite as _KeepLastFinite
 from milepost.manager.tolerance import Tolerate as _Tolerate
 from milepost.retention import Policy
+from milepost.saving.files import Source as _Source
 from milepost.trainers.loaders import is_watched as _is_watched
 from milepost.trainers.runs import PathLike as _PathLike
 from milepost.trainers.runs import TrainerRun as _TrainerRun
@@ -51,6 +52,7 @@ def attach(
     on_failure: _Literal["raise"] | _Tolerate = "raise",
     nonfinite: _Literal["keep_last_finite"] | _KeepLastFinite | None = None,
     on_committed: _OnCommitted | None = None,
+    files: _Mapping[str, _Source] | None = None,
     options: CheckpointOptions | None = None,
 ) -> CheckpointManager:
     """Makes ``trainer.train()`` resumable: it saves the run, and continues it in the next process.
@@ -81,6 +83,8 @@ def attach(
         nonfinite: What becomes of a state with NaN or infinity, as for `milepost.CheckpointManager`. `milepost.KeepLastFinite` says whether the run
             continues from the last finite checkpoint.
         on_committed: A function that is told of each checkpoint that is saved, as for `milepost.CheckpointManager`.
+        files: Small files to save with each checkpoint, such as ``{"tokenizer": directory}``, as for `milepost.CheckpointManager.save`. They are
+            read at each save.
         options: Options of all saves and restores, such as ``CheckpointOptions(enable_async=True)``.
 
     Returns:
@@ -113,6 +117,7 @@ def attach(
         on_failure=on_failure,
         nonfinite=nonfinite,
         on_committed=on_committed,
+        files=files,
         options=options,
     )
     kind = type(trainer)

@@ -429,7 +429,15 @@ class TestFailures:
         assert np.isfinite(model.layers[0].kernel.numpy()).all()
         assert [each.nonfinite for each in told[2:]] == [()] * (len(told) - 2)
 
-    @pytest.mark.parametrize("name", ["on_failure", "nonfinite", "on_committed"])
+    def test_files_are_saved_with_each_checkpoint_also_the_best(self, model, tmp_path):
+        callback = callbacks.CheckpointCallback(tmp_path, monitor="loss", files={"vocab": b"a b"})
+        fit(model, callback)
+        assert [callback.manager.files(step) for step in callback.manager.steps] == [{"vocab": b"a b"}] * len(
+            callback.manager.steps
+        )
+        assert milepost.load_checkpoint(tmp_path / "best").files() == {"vocab": b"a b"}
+
+    @pytest.mark.parametrize("name", ["on_failure", "nonfinite", "on_committed", "files"])
     def test_arguments_are_checked_at_once(self, tmp_path, name):
         with pytest.raises(milepost.UnsupportedError, match=name):
             callbacks.CheckpointCallback(tmp_path, **{name: 3})

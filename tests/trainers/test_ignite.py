@@ -175,6 +175,12 @@ class TestRetention:
         assert manager.best_step(by="loss", mode="min") == best
 
 
+def test_files_are_saved_with_each_checkpoint(tmp_path):
+    run(tmp_path, files={"labels": b"a b"})
+    manager = milepost.CheckpointManager(milepost.Checkpoint(), tmp_path, max_to_keep=3)
+    assert [manager.files(step) for step in manager.steps] == [{"labels": b"a b"}] * len(manager.steps)
+
+
 class TestMilepostSaver:
     def test_ignites_checkpoint_saves_with_it(self, tmp_path):
         model = network()

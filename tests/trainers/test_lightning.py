@@ -183,8 +183,14 @@ class TestFailures:
         assert same(model, undisturbed()[0])
         assert callback.manager.health.last_good.step == 3 * BATCHES
 
+    def test_files_are_saved_with_each_checkpoint(self, tmp_path):
+        options = {"files": {"tokenizer/vocab": b"a b"}}
+        _, _, callback = fit(tmp_path, options=options)
+        assert len(callback.manager.steps) > 1
+        assert all(callback.manager.files(step) == {"tokenizer/vocab": b"a b"} for step in callback.manager.steps)
+
     def test_arguments_are_checked_at_once(self, tmp_path):
-        for name in ("on_failure", "nonfinite", "on_committed"):
+        for name in ("on_failure", "nonfinite", "on_committed", "files"):
             with pytest.raises(milepost.UnsupportedError, match=name):
                 milepost.lightning.CheckpointCallback(tmp_path, **{name: 3})
 

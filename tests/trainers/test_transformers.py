@@ -340,6 +340,12 @@ class TestRetention:
         assert len(manager.steps) <= 2
 
 
+def test_files_are_saved_with_each_checkpoint(tmp_path):
+    _, trainer, _ = train(tmp_path, options={"files": {"tokenizer/vocab": b"a b"}})
+    manager = trainer._milepost.run.manager
+    assert [manager.files(step) for step in manager.steps] == [{"tokenizer/vocab": b"a b"}] * len(manager.steps)
+
+
 class TestRefusals:
     def test_what_is_no_trainer(self, tmp_path):
         with pytest.raises(milepost.UnsupportedError, match="Trainer"):

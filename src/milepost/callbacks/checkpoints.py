@@ -41,6 +41,7 @@ from milepost.manager.finite_policy import KeepLastFinite, finite_policy
 from milepost.manager.signals.termination import Signals, termination_signal
 from milepost.manager.tolerance import Tolerate, policy_of
 from milepost.retention import Policy
+from milepost.saving.files import Source, check_files
 from milepost.storage.paths import plain_path
 
 PathLike = str | os.PathLike[str]
@@ -77,6 +78,7 @@ class FitCheckpoints:
         on_failure: Literal["raise"] | Tolerate = "raise",
         nonfinite: Literal["keep_last_finite"] | KeepLastFinite | None = None,
         on_committed: OnCommitted | None = None,
+        files: Mapping[str, Source] | None = None,
         options: CheckpointOptions | None = None,
     ) -> None:
         super().__init__()
@@ -87,6 +89,7 @@ class FitCheckpoints:
             raise ValueError(f"learning_rate must be 'program', 'saved' or None, not {learning_rate!r}")
         check_times(keep, None, None)
         check_hook(on_committed)
+        check_files(files)
         self.directory = plain_path(directory)
         self._triggers = EpochTriggers(every_epochs, every_steps, every_seconds)
         self._signal = termination_signal(on_sigterm, on_signal, grace_seconds)
@@ -104,6 +107,7 @@ class FitCheckpoints:
             policy_of(on_failure),
             finite_policy(nonfinite),
             on_committed,
+            files,
             self._options,
         )
         self._generation = self._make_generation()

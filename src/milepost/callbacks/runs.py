@@ -32,6 +32,7 @@ from milepost.manager.committed import OnCommitted
 from milepost.manager.finite_policy import KeepLastFinite
 from milepost.manager.tolerance import Tolerate
 from milepost.retention import Policy
+from milepost.saving.files import Source
 
 Finished = tuple[int, dict[str, Any]]
 """The number of a complete epoch, and its logs."""
@@ -52,6 +53,7 @@ class RunSettings:
     tolerate: Tolerate | None
     finite: KeepLastFinite | None
     on_committed: OnCommitted | None
+    files: Mapping[str, Source] | None
     options: CheckpointOptions
 
 
@@ -348,7 +350,8 @@ class SavedRun:
                 # A run that was killed between its first two saves is resumed, and may save its best epoch again.
                 managers.reverse()
             for each in managers:
-                each.save(metrics=self._metrics_of(finished) if each is self.manager else None)
+                metrics = self._metrics_of(finished) if each is self.manager else None
+                each.save(metrics=metrics, files=self._settings.files)
 
     def _attach_others(self, **objects: Any) -> None:
         for name, value in {**objects, **self._generation.other_objects(self.net)}.items():

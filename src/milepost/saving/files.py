@@ -51,14 +51,9 @@ def gathered(files: Any) -> dict[str, bytes]:
         >>> gathered({"notes.txt": b"first run"})
         {'notes.txt': b'first run'}
     """
-    if files is None:
-        return {}
-    if not isinstance(files, Mapping) or not all(isinstance(name, str) for name in files):
-        raise wrong(
-            "files", files, f"a dict from names to {_EXPECTED}", "pass a dict, such as files={'tokenizer': directory}"
-        )
+    check_files(files)
     sources: dict[str, bytes | str] = {}
-    for argument, value in files.items():
+    for argument, value in (files or {}).items():
         for name, source in _sources(argument, value):
             if (problem := problem_of_name(name)) is not None:
                 raise _refused(
@@ -70,6 +65,25 @@ def gathered(files: Any) -> dict[str, bytes]:
     if above := name_that_is_a_directory(sources):
         raise _refused(above, f"the file {above!r} would be the directory of other files", "give it another name")
     return _read_all(sources)
+
+
+def check_files(files: Any) -> None:
+    """Checks an argument ``files`` without a look at the files, which may not be there yet.
+
+    Raises:
+        UnsupportedError: It is neither None nor a mapping of names to bytes or paths.
+    """
+    if files is None:
+        return
+    if not isinstance(files, Mapping) or not all(isinstance(name, str) for name in files):
+        raise wrong(
+            "files", files, f"a dict from names to {_EXPECTED}", "pass a dict, such as files={'tokenizer': directory}"
+        )
+    for name, value in files.items():
+        if not isinstance(value, (bytes, bytearray, memoryview, str, os.PathLike)):
+            raise wrong(f"files[{name!r}]", value, _EXPECTED)
+        if (problem := problem_of_name(name)) is not None:
+            raise _refused(name, f"a file cannot have the name {name!r}: {problem}", "rename it, or leave it out")
 
 
 def with_files(
@@ -108,8 +122,6 @@ def _sources(argument: str, value: Any) -> Iterator[tuple[str, bytes | str]]:
     if isinstance(value, (bytes, bytearray, memoryview)):
         yield argument, bytes(value)
         return
-    if not isinstance(value, (str, os.PathLike)):
-        raise wrong(f"files[{argument!r}]", value, _EXPECTED)
     path = plain_path(value)
     check_local(path)
     mode = _mode(argument, path)

@@ -16,6 +16,7 @@ from milepost.manager.committed import check_hook
 from milepost.manager.finite_policy import finite_policy
 from milepost.manager.signals.termination import Signals, termination_signal
 from milepost.manager.tolerance import policy_of
+from milepost.saving.files import Source, check_files
 from milepost.series.series import split_number
 from milepost.trainers.whole_state import WholeState, members
 
@@ -40,6 +41,7 @@ class TrainerRun:
         on_signal: Other signals that do.
         grace_seconds: Seconds after the signal, after which the process ends.
         objects: Further objects to save, by name.
+        files: Small files to save with each checkpoint, as for `CheckpointManager.save`. They are read at each save.
         options: Options of all saves and restores.
         **settings: When else to save, and what to keep: arguments of `CheckpointManager`.
 
@@ -59,6 +61,7 @@ class TrainerRun:
         on_signal: Signals = None,
         grace_seconds: float | None = None,
         objects: Mapping[str, Any] | None = None,
+        files: Mapping[str, Source] | None = None,
         options: CheckpointOptions | None = None,
         **settings: Any,
     ) -> None:
@@ -68,6 +71,8 @@ class TrainerRun:
         policy_of(settings.get("on_failure", "raise"))
         finite_policy(settings.get("nonfinite"))
         check_hook(settings.get("on_committed"))
+        check_files(files)
+        self._files = files
         self.directory = os.fspath(directory)
         self.has_times = every_steps is not None or every_seconds is not None
         self._every_epochs = every_epochs
@@ -170,7 +175,7 @@ class TrainerRun:
         self._own.state = {name: values.pop(name) for name in self._own_names}
         self._held.state = {**values, **({_OBJECTS: sorted(self._objects)} if self._objects else {})}
         try:
-            path = self.manager.save(step, metrics=metrics or None)
+            path = self.manager.save(step, metrics=metrics or None, files=self._files)
         finally:
             self._held.state = self._own.state = None
         if path is not None:

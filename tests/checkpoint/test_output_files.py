@@ -1,11 +1,19 @@
 """Files of a checkpoint are written below the directory that is named, and nothing else is touched."""
 
 import os
+import pathlib
+import tempfile
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from milepost.checkpoint.output_files import write_files
-from milepost.errors import CheckpointExistsError, StorageError, UnsupportedError
+from milepost.errors import CheckpointExistsError, MilepostError, StorageError, UnsupportedError
+from milepost.graph.keys import FILES
+from milepost.series.files import read_files
+from tests.bundle.bundles import bundle
 
 
 def contents(directory):
@@ -18,6 +26,21 @@ def test_they_get_their_names_and_bytes(tmp_path):
     files = {"tokenizer/a.json": b"{}", "tokenizer/below/b": b"", "c": b"\0"}
     write_files(files, tmp_path / "new" / "deep")
     assert contents(tmp_path / "new" / "deep") == files
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text("aA./\\:~ \0\n-", max_size=9), max_size=4, unique=True))
+def test_whatever_names_a_checkpoint_has_nothing_else_is_written(names):
+    """Either the names are refused, or the files have them, in the directory."""
+    with tempfile.TemporaryDirectory() as above:
+        files = {name: str(number).encode() for number, name in enumerate(names)}
+        try:
+            with bundle({FILES + name: np.frombuffer(data, np.uint8) for name, data in files.items()}) as reader:
+                write_files(read_files(reader), f"{above}/inside")
+        except MilepostError:
+            assert os.listdir(above) in ([], ["inside"])
+        else:
+            assert contents(pathlib.Path(above)) == {f"inside/{name}": data for name, data in files.items()}
 
 
 def test_equal_files_stay_as_they_are(tmp_path):

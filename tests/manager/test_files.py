@@ -84,6 +84,17 @@ def test_an_error_in_the_files_is_raised_although_failed_saves_are_tolerated(tmp
         saved.save(files={"tokenizer": tmp_path / "none"})
 
 
+def test_a_directory_with_the_checkpoints_in_it_is_refused(tmp_path):
+    (tmp_path / "code.py").write_text("")
+    saved = manager(tmp_path / "below" / "run")
+    saved.save(1, files={"code": tmp_path})  # before there are any
+    for directory in (tmp_path, tmp_path / "below", tmp_path / "below" / "run"):
+        with pytest.raises(UnsupportedError, match="has the checkpoints in it"):
+            saved.save(2, files={"code": directory})
+    saved.save(2, files={"code": tmp_path / "code.py"})
+    assert saved.files(1) == {"code/code.py": b""}
+
+
 def test_an_asynchronous_save_has_read_them_when_it_returns(directory, tmp_path):
     saved = manager(tmp_path / "run", options=CheckpointOptions(enable_async=True))
     saved.save(1, files={"tokenizer": directory})

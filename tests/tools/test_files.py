@@ -1,8 +1,9 @@
 """Commands say which files a checkpoint has, and `milepost files` writes them."""
 
+import numpy as np
 import pytest
 
-from milepost import Checkpoint, CheckpointManager, Variable
+from milepost import Checkpoint, CheckpointManager, CheckpointOptions, MaxShardSizePolicy, Variable
 from tests.tools.commands import json_of, output_of
 from tests.tools.test_report import data_of, page
 
@@ -58,6 +59,14 @@ def test_show_counts_them_apart_from_tensors(path, capsys):
 
 def test_show_of_one_says_what_it_is(path, capsys):
     assert "notes: a file of 5 B" in output_of(capsys, "show", path, ".MILEPOST_FILES/notes").out
+
+
+def test_tensors_in_pieces_keep_their_places_beside_files(tmp_path, capsys):
+    options = CheckpointOptions(experimental_sharding_callback=MaxShardSizePolicy(300))
+    checkpoint = Checkpoint(a=Variable(np.zeros(100)), z=Variable(np.zeros(100)))
+    path = CheckpointManager(checkpoint, tmp_path, 1, options=options).save(1, files=FILES)
+    pieces = {each["key"][0]: each["pieces"] for each in json_of(capsys, "show", path)["tensors"]}
+    assert (pieces["a"], pieces["z"], pieces["s"]) == (3, 4, 1)
 
 
 def test_verify_counts_and_names_them(path, capsys):

@@ -362,7 +362,7 @@ class CheckpointManager(ByStep, Generic[CheckpointT]):
         writing = replace(chosen, enable_async=True) if series.tolerate is not None else chosen
 
         def prepare(save: ManagedSave) -> None:
-            save.metadata, save.files = encode(metrics, metadata), gathered(files)
+            save.metadata, save.files = encode(metrics, metadata), gathered(files, series.directory)
 
         def write() -> ManagedSave | None:
             with exclusive(self._checkpoint, chosen):

@@ -34,11 +34,12 @@ _KINDS: Final = (
 )
 
 
-def gathered(files: Any) -> dict[str, bytes]:
+def gathered(files: Any, checkpoints: str = "") -> dict[str, bytes]:
     """Reads the files of an argument ``files``.
 
     Args:
         files: A mapping of names to bytes or paths; or None. The files in a directory, and in those below it, get names that begin with its name.
+        checkpoints: The directory of the checkpoints, which no directory of files may have in it.
 
     Returns:
         The bytes of each file, by its name in the checkpoint.
@@ -54,7 +55,7 @@ def gathered(files: Any) -> dict[str, bytes]:
     check_files(files)
     sources: dict[str, bytes | str] = {}
     for argument, value in (files or {}).items():
-        for name, source in _sources(argument, value):
+        for name, source in _sources(argument, value, checkpoints):
             if (problem := problem_of_name(name)) is not None:
                 raise _refused(
                     argument, f"a file cannot have the name {name!r}: {problem}", "rename it, or leave it out"
@@ -117,7 +118,7 @@ def _joined(writes: Sequence[PlannedWrite], added: Sequence[PlannedWrite]) -> Se
     return Wholes([*writes.keys, *keys], [*writes.nodes, *nodes], [*writes.dtypes, *dtypes], [*writes.shapes, *shapes])
 
 
-def _sources(argument: str, value: Any) -> Iterator[tuple[str, bytes | str]]:
+def _sources(argument: str, value: Any, checkpoints: str) -> Iterator[tuple[str, bytes | str]]:
     """The names of files with their bytes or paths, for one name of the argument."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         yield argument, bytes(value)
@@ -130,6 +131,7 @@ def _sources(argument: str, value: Any) -> Iterator[tuple[str, bytes | str]]:
         return
     if not stat.S_ISDIR(mode):
         raise _refused(argument, f"{path} is {_kind(mode)}, and no file or directory", f"pass {_EXPECTED}")
+    _check_apart(argument, path, checkpoints)
     count = 0
     for name, source in _files_below(argument, path):
         count += 1
@@ -139,6 +141,21 @@ def _sources(argument: str, value: Any) -> Iterator[tuple[str, bytes | str]]:
             argument,
             f"the directory {path} has no files",
             "write the files before they are saved, or leave this name out",
+        )
+
+
+def _check_apart(argument: str, directory: str, checkpoints: str) -> None:
+    """Refuses a directory with the checkpoints in it: each of them would hold the ones before."""
+    inside = os.path.join(os.path.realpath(directory), "")
+    if (
+        checkpoints
+        and os.path.isdir(checkpoints)
+        and os.path.join(os.path.realpath(checkpoints), "").startswith(inside)
+    ):
+        raise _refused(
+            argument,
+            f"the directory {directory} has the checkpoints in it, in {checkpoints}",
+            "name the directories and files in it one by one, or save the checkpoints elsewhere",
         )
 
 
@@ -175,7 +192,11 @@ def _check_link(argument: str, path: str, inside: str) -> None:
         problem = f"{path} is a symbolic link to a directory"
     else:
         return
-    raise _refused(argument, problem, "replace the link by what it leads to, or name the files one by one")
+    raise _refused(
+        argument,
+        problem,
+        "copy the directory without links, as save_pretrained() of a tokenizer writes it, or name the files one by one",
+    )
 
 
 def _read_all(sources: Mapping[str, bytes | str]) -> dict[str, bytes]:

@@ -28,12 +28,12 @@ MEETING_TENSORFLOW = tests/adapters/tensorflow tests/adapters/test_private_names
 	$(patsubst %,tests/interop/test_%.py,estimator keras_resume name_based object_graphs saved_models tensorflow_objects) \
 	tests/manager/test_with_tensorflow.py tests/table/test_tensorflow.py
 MEETING_TORCH = tests/adapters/torch tests/examples/test_guide_torch.py
-MEETING_TRAINERS = tests/trainers
+MEETING_TRAINERS = tests/trainers tests/zoo_trainers
 MEETING_JAX = tests/adapters/jax/test_arrays.py tests/adapters/flax/test_variables.py tests/examples/test_guide_jax.py \
 	tests/examples/test_guide_flax.py
 
 .PHONY: help demo quick test test-times test-frameworks test-tf215 test-tf215-if-possible test-torch test-jax test-trainers \
-	test-core test-core-quickly test-oldest test-files lint lint-systems format docs dist try-dist release-check bench peers fuzz mutants durability versions clean
+	test-core test-core-quickly test-oldest test-files lint lint-systems format docs dist try-dist release-check bench peers trainers fuzz mutants durability versions clean
 
 help:  ## what can be made (this list)
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -142,6 +142,11 @@ bench: .venv-bench/.made  ## the benchmarks, about an hour; results go to benchm
 
 peers: .venv-bench/.made  ## the README's table of what other libraries do; about twenty minutes
 	.venv-bench/$(BIN)/python -m benchmarks.peers
+
+trainers: .venv-trainers/.made  ## the table of runs of trainers that are killed and resumed; an hour
+	mkdir -p build
+	.venv-trainers/$(BIN)/python -m tests.zoo_trainers.table > build/trainers_coverage.md
+	mv build/trainers_coverage.md docs/trainers_coverage.md
 
 fuzz: .venv-fuzz/.made  ## look for hostile files that readers do not refuse, guided by coverage: make fuzz SECONDS=3600 ARGS=--keep
 	.venv-fuzz/$(BIN)/python -m tests.fuzzing --seconds $(SECONDS) $(ARGS)

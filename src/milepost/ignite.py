@@ -227,11 +227,10 @@ class _Attached:
         self._is_preempted = False
         if saved is None:
             return
-        for name, state in saved["objects"].items():
-            self._objects[name].load_state_dict(state)
-        for name, value in saved["user"].items():
-            setattr(engine.state, name, value)
+        self._restore(engine, saved)
         engine.state.iteration = self._first = saved["iteration"]
+        if engine.state.epoch_length is None:  # the engine finds out at the end of the first epoch
+            engine.state.epoch_length = saved.get("epoch_length")
         length = engine.state.epoch_length
         engine.state.epoch = saved["iteration"] // length if length else 0
         self._position.load(saved["loader"], saved["random"])
@@ -242,12 +241,23 @@ class _Attached:
             )
             engine.terminate()
 
+    def _restore(self, engine: _Any, saved: dict[str, _Any]) -> None:
+        for name, state in saved["objects"].items():
+            self._objects[name].load_state_dict(state)
+        for name, value in saved["user"].items():
+            setattr(engine.state, name, value)
+
     def before_batch(self, engine: _Any) -> None:
-        """Saves if a save is due. Before the first batch, restores the parts that depend on no other part."""
+        """Saves if a save is due. Before the first batch, restores the parts that depend on no other part.
+
+        Handlers of the start of an epoch have run before the save, and once more now: metrics begin anew in them. So the objects are
+        restored again.
+        """
         step = engine.state.iteration
         saved, self._saved = self._saved, None
         if saved is not None:
             assert self._position is not None
+            self._restore(engine, saved)
             for name, gradients in saved["gradients"].items():
                 _gradients.set_gradients(self._objects[name], gradients)
             _set_global_state(self._position.arrived() or saved["random"])
@@ -309,4 +319,5 @@ class _Attached:
             "random": _global_state(),
             "loader": self._position.state(),
             "ended": ended,
+            "epoch_length": engine.state.epoch_length,
         }

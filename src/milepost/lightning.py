@@ -38,6 +38,7 @@ from milepost.saving.files import Source as _Source
 from milepost.trainers import paths as _paths
 from milepost.trainers.lightning import dicts as _dicts
 from milepost.trainers.lightning.fit import ResumableFit as _ResumableFit
+from milepost.trainers.lightning.refusals import refuse as _refuse
 from milepost.trainers.runs import PathLike as _PathLike
 from milepost.trainers.runs import TrainerRun as _TrainerRun
 
@@ -45,7 +46,6 @@ __all__ = ["CheckpointCallback", "MilepostIO"]
 
 _lightning = _private.package()
 _require(_lightning.__name__.partition(".")[0])
-_SHARDED = ("FSDP", "DeepSpeed", "ModelParallel", "XLA")
 
 
 class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc, name-defined]  # its type is not known
@@ -148,7 +148,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
     def setup(self, trainer: _Any, pl_module: _Any, stage: str) -> None:
         """Finds the checkpoint to resume from. Called by Lightning."""
         if stage == "fit":
-            self._refuse(trainer)
+            _refuse(trainer)
             self._fit = _ResumableFit(trainer, self._run, self._run.begin(catch=False))
 
     def on_train_start(self, trainer: _Any, pl_module: _Any) -> None:
@@ -169,17 +169,7 @@ class CheckpointCallback(_lightning.callbacks.Checkpoint):  # type: ignore[misc,
     def teardown(self, trainer: _Any, pl_module: _Any, stage: str) -> None:
         """Stops catching signals and releases loaders. Called by Lightning."""
         if self._fit is not None and stage == "fit":
-            self._fit.end()
-
-    def _refuse(self, trainer: _Any) -> None:
-        strategy = type(trainer.strategy).__name__
-        if strategy.startswith(_SHARDED):
-            raise _UnsupportedError(
-                "the state of this strategy is spread over processes, and each process gets only its own part from Lightning",
-                expected="a strategy in which each process has the whole model, such as DDP",
-                found=strategy,
-                remedy="save the model and optimizer with milepost.Checkpoint in a loop of your own, or keep Lightning's checkpoints",
-            )
+            self._fit.after_fit()
 
 
 class MilepostIO(_lightning.plugins.CheckpointIO):  # type: ignore[misc, name-defined]  # its type is not known

@@ -14,6 +14,7 @@ import torch
 from ignite.engine import Engine, Events
 from ignite.engine.deterministic import DeterministicEngine
 from ignite.handlers import Checkpoint, EarlyStopping, global_step_from_engine
+from ignite.metrics import Average
 
 import milepost.ignite
 from milepost.retention import Best
@@ -32,6 +33,8 @@ def run(
     handler=None,
     objects=None,
     max_iters=None,
+    prepare=None,
+    data=None,
     **options,
 ):
     """Trains; returns the model, the batches, and what was logged after each epoch."""
@@ -45,11 +48,15 @@ def run(
             function()
         seen.append(batch.sum().item())
         optimizer.zero_grad()
-        model(batch).pow(2).mean().backward()
+        loss = model(batch).pow(2).mean()
+        loss.backward()
         optimizer.step()
+        return loss.item()
 
     engine = Engine(step)
     engine.net = model
+    if prepare:
+        prepare(engine)
     engine.add_event_handler(Events.EPOCH_COMPLETED, lambda: logged.append(torch.rand(()).item()))
     for each in [handler] if isinstance(handler, tuple) else handler or ():
         engine.add_event_handler(*each)
@@ -58,7 +65,9 @@ def run(
         options = {"every_iterations": 1, "metrics": lambda: {"loss": logged[-1]}, **options}
         milepost.ignite.attach(engine, objects, directory, **options)
     try:
-        engine.run(loader(workers), max_epochs=epochs, max_iters=max_iters, epoch_length=epoch_length)
+        engine.run(
+            data() if data else loader(workers), max_epochs=epochs, max_iters=max_iters, epoch_length=epoch_length
+        )
     except KilledError:
         pass
     return model, seen, logged
@@ -91,6 +100,52 @@ class TestResume:
 
     def test_saving_changes_nothing(self, tmp_path):
         assert same(run(tmp_path)[0], undisturbed()[0])
+
+
+@pytest.mark.parametrize("iteration", [3, BATCHES + 1, BATCHES + 4])
+def test_metrics_of_an_epoch_continue(tmp_path, iteration):
+    """They begin anew when an epoch starts, which a resumed run does within an epoch, too."""
+    averages = []
+
+    def train(directory, at=None):
+        metric = Average(lambda output: output)
+
+        def attach(engine):
+            metric.attach(engine, "average")
+
+        def note(engine):
+            averages.append(metric.compute())
+
+        return run(
+            directory, at, kill, handler=(Events.EPOCH_COMPLETED, note), prepare=attach, objects={"average": metric}
+        )
+
+    train(None)
+    whole, averages[:] = list(averages), []
+    train(tmp_path, iteration)
+    train(tmp_path)
+    assert averages == whole
+
+
+@pytest.mark.parametrize("iteration", [3, 4, 6, 9])
+def test_epochs_of_data_without_length(tmp_path, iteration):
+    """The engine finds out how long they are when the first one ends."""
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(torch.rand(14, 4))
+
+    def train(directory, at=None):
+        def data():
+            return torch.utils.data.DataLoader(Stream(), 4)
+
+        return run(directory, at, kill, data=data)
+
+    _, seen, logged = train(None)
+    _, first, before = train(tmp_path, iteration)
+    _, second, after = train(tmp_path)
+    assert first + second == seen
+    assert before + after == logged
 
 
 def terminating(iteration, skip_completed=False):

@@ -82,7 +82,7 @@ def shuffled(dataset=None, size=4):
     return torch.utils.data.DataLoader(dataset or Rows(), batch_size=size, shuffle=True)
 
 
-def fit(directory=None, at=None, data=shuffled, callbacks=(), validation=None, options=None, **settings):
+def fit(directory=None, at=None, data=shuffled, callbacks=(), validation=None, options=None, kind=Model, **settings):
     """Trains, and returns the model, the trainer and milepost's callback."""
     seed_all()
     own = [milepost.lightning.CheckpointCallback(directory, **(options or {"every_steps": 1}))] if directory else []
@@ -96,7 +96,7 @@ def fit(directory=None, at=None, data=shuffled, callbacks=(), validation=None, o
         enable_checkpointing=bool(own),
         **settings,
     )
-    model = Model(at)
+    model = kind(at)
     try:
         trainer.fit(model, data(), validation)
     except KilledError:
@@ -214,7 +214,73 @@ def test_loaders_that_are_made_again_are_made_in_their_epoch(tmp_path):
         assert_resumed_exactly(tmp_path / str(at), at, **settings)
 
 
+def test_a_run_that_has_ended_shows_its_metrics_again(tmp_path):
+    _, trainer, _ = fit(tmp_path)
+    expected = torch.rand(())
+    _, again, _ = fit(tmp_path)
+    assert trainer.callback_metrics
+    assert again.callback_metrics == trainer.callback_metrics
+    assert torch.rand(()) == expected
+
+
+@pytest.mark.parametrize("at", [3, 8, 13])
+def test_parameters_that_a_hook_has_thawed_stay_so(tmp_path, at):
+    """``BackboneFinetuning`` freezes its part whenever a run begins, and thaws it in the hook of one epoch."""
+
+    class Thaw(pl.callbacks.BackboneFinetuning):
+        def setup(self, trainer, pl_module, stage):
+            pl_module.backbone = torch.nn.Sequential(pl_module.net[0], pl_module.net[1])
+            super().setup(trainer, pl_module, stage)
+
+    def settings():
+        return {"callbacks": [Thaw(1, lambda epoch: 1.5)]}
+
+    whole, _, _ = fit(**settings())
+    fit(tmp_path, at, **settings())
+    model, _, _ = fit(tmp_path, **settings())
+    assert same(model, whole)
+
+
+def test_batches_that_a_step_takes_itself_have_their_numbers(tmp_path):
+    numbers = []
+
+    class Taking(Model):
+        def training_step(self, dataloader_iter):
+            batch, index, _ = next(dataloader_iter)
+            numbers.append(index)
+            return super().training_step(batch, index)
+
+        def log(self, *args, **kwargs):
+            super().log(*args, batch_size=4, **kwargs)
+
+    for at in (3, None):
+        fit(tmp_path, at, kind=Taking, epochs=1)
+    assert numbers == [0, 1, *range(2, BATCHES)] or numbers == [0, 1, 2, *range(2, BATCHES)]
+
+
 class TestRefusals:
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: pl.callbacks.ModelPruning("l1_unstructured", amount=0.2),
+            lambda: pl.callbacks.LearningRateFinder(update_attr=False),
+            pl.callbacks.BatchSizeFinder,
+        ],
+        ids=["ModelPruning", "LearningRateFinder", "BatchSizeFinder"],
+    )
+    def test_callbacks_that_change_a_resumed_run(self, tmp_path, make):
+        callback = make()
+        trainer = pl.Trainer(callbacks=[callback], logger=False, accelerator="cpu", enable_checkpointing=False)
+        own = milepost.lightning.CheckpointCallback(tmp_path)
+        with pytest.raises(milepost.UnsupportedError, match=f"no {type(callback).__name__} beside CheckpointCallback"):
+            own.setup(trainer, Model(), "fit")
+        assert os.listdir(tmp_path) == []
+
+    def test_the_trials_of_a_tuner_are_not_refused(self, tmp_path):
+        _, trainer, _ = fit(tmp_path, epochs=1)
+        tuner = pl.tuner.Tuner(trainer)
+        assert tuner.lr_find(Model(), shuffled(), num_training=3, update_attr=False) is not None
+
     def test_one_loader_in_two_places(self, tmp_path):
         loader = shuffled()
         with pytest.raises(milepost.UnsupportedError, match="one object twice"):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch._dynamo  # which optimizers import, and which takes seconds in each forked process
 from torch.utils.data import DataLoader
 
 from milepost.manager import CheckpointManager
@@ -13,19 +14,21 @@ from tests.zoo_trainers.trace import Trace
 
 ROWS = 18
 BATCH = 4
+UNSAVED = "Counters and generators in the data of an evaluation are not saved"
+"""What the page says of trainers that do not know this data."""
 
 
 class Rows(torch.utils.data.Dataset):
-    """Rows with noise, and a counter of what was read."""
+    """Rows with noise, and a counter of what was read, on which they depend if they are counted."""
 
-    def __init__(self, rows: int = ROWS) -> None:
-        self.rows, self.reads = rows, 0
+    def __init__(self, rows: int = ROWS, *, counted: bool = True) -> None:
+        self.rows, self.counted, self.reads = rows, counted, 0
 
     def __len__(self) -> int:
         return self.rows
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        self.reads += 1
+        self.reads += self.counted
         return torch.full((4,), index / ROWS) + 0.1 * torch.rand(4) + 0.001 * self.reads
 
 
@@ -41,8 +44,8 @@ class Unsized(torch.utils.data.IterableDataset):
             yield torch.rand(4) + 0.01 * self.passes
 
 
-def rows(size: int = BATCH, **settings: Any) -> Any:
-    return DataLoader(Rows(), size, **{"shuffle": True, **settings})
+def rows(size: int = BATCH, *, counted: bool = True, **settings: Any) -> Any:
+    return DataLoader(Rows(counted=counted), size, **{"shuffle": True, **settings})
 
 
 def generated() -> Any:

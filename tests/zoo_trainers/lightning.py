@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -20,6 +22,8 @@ from tests.zoo_trainers.verdicts import Row
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 EPOCHS = 3
+_OF_ITS_OWN = (theirs.Checkpoint, theirs.Timer)
+"""Callbacks whose states name files and times."""
 
 
 class Plain:
@@ -55,7 +59,12 @@ class Model(pl.LightningModule):
 
     def __init__(self, trace: Trace, configure: Callable[[Any], Any] | None = None, monitor: str = "loss") -> None:
         super().__init__()
-        self.net, self.trace, self.configure, self.monitor = network(), trace, configure, monitor
+        self.net, self.own_trace, self.configure, self.monitor = network(), trace, configure, monitor
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of the run. The trials of a tuner, which have another logger, have none."""
+        return self.own_trace if isinstance(self.trainer.logger, Logger) else Trace(Path(os.devnull))
 
     @property
     def number(self) -> int:
@@ -77,7 +86,7 @@ class Model(pl.LightningModule):
 
     def validation_step(self, batch: Any, index: int, dataloader_idx: int = 0) -> None:
         loss = self.loss_of(batch)
-        self.log("val_loss", loss)
+        self.log("val_loss", loss, batch_size=BATCH)
         if not self.trainer.sanity_checking:
             self.trace.reach("validation")
             self.trace.note(f"validation {self.number} {dataloader_idx} {index}", {"batch": batch, "loss": loss})
@@ -158,6 +167,19 @@ class Metrics(Model):
         self.total(loss)
         self.trace.note(f"total {self.number}", self.total.compute())
         return loss
+
+
+class Thawing(Model):
+    """Freezes a part of itself, thaws it in the second epoch, and keeps another part in the mode of evaluation."""
+
+    def setup(self, stage: str) -> None:
+        self.net[0].requires_grad_(False)
+
+    def on_train_epoch_start(self) -> None:
+        super().on_train_epoch_start()
+        if self.trainer.current_epoch == 1:
+            self.net[0].requires_grad_(True)
+            self.net[1].eval()
 
 
 class OfIterator(Model):
@@ -278,7 +300,7 @@ def note_end(trace: Trace, trainer: Any, module: Any) -> None:
         "schedulers": [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
         "metrics": trainer.callback_metrics,
         "steps": [trainer.global_step, trainer.current_epoch],
-        "callbacks": [each.state_dict() for each in trainer.callbacks if not isinstance(each, theirs.Checkpoint)],
+        "callbacks": [each.state_dict() for each in trainer.callbacks if not isinstance(each, _OF_ITS_OWN)],
     }
     for name, value in ended.items():
         trace.note(f"end: {name}", value)
@@ -333,6 +355,7 @@ SETUPS = {
     "manual optimization, two optimizers": setup(model=Manual),
     "steps without loss, an epoch that is left": setup(model=Skipping),
     "metrics of torchmetrics": setup(model=Metrics),
+    "parameters that thaw in a hook of an epoch": setup(model=Thawing),
     "`training_step(dataloader_iter)`": setup(model=OfIterator),
     "`StochasticWeightAveraging`": setup(callbacks=averaging, max_epochs=4),
     "`StochasticWeightAveraging`, linear": setup(

@@ -1,4 +1,4 @@
-"""The set-ups of loops of a program's own, with `milepost.accelerate`."""
+"""The set-ups of loops of a program's own, with `milepost.accelerate`: with Accelerate, and without."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import accelerate
 import torch
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 import milepost
+import milepost.accelerate
 from tests.trainers.small import network, seed_all
 from tests.zoo_trainers.data import BATCH, ROWS, Rows, Unsized, generated, of_torchdata, reach_saves, rows
 from tests.zoo_trainers.trace import Trace
@@ -39,10 +41,21 @@ def chained(loaders: list[Any]) -> Iterable[list[Any]]:
     return ([batch] for loader in loaders for batch in loader)
 
 
+def cycled(loaders: list[Any]) -> Iterable[list[Any]]:
+    """The batches of the first loader, each with one of the second, which may be shorter."""
+    others = iter(loaders[1])
+    for batch in loaders[0]:
+        other = next(others, None)
+        if other is None:
+            others = iter(loaders[1])
+            other = next(others)
+        yield [batch, other]
+
+
 def setup(
     *loaders: Callable[[], Any],
     read: Callable[[list[Any]], Iterable[list[Any]]] = zipped,
-    accelerate: dict[str, Any] | None = None,
+    prepared: dict[str, Any] | None = None,
     within: bool = True,
     said: str = "",
 ) -> Row:
@@ -51,7 +64,7 @@ def setup(
     Args:
         *loaders: Make the loaders.
         read: The batches of an epoch.
-        accelerate: Arguments of the ``Accelerator``, or None to do without.
+        prepared: Arguments of the ``Accelerator``, or None to do without.
         within: Whether the run is also saved within epochs.
         said: What the page says of it if it is inexact.
     """
@@ -61,7 +74,7 @@ def setup(
         torch.set_num_threads(1)
         model = network()
         optimizer = torch.optim.AdamW(model.parameters(), 0.01)
-        accelerator, parts = _made(model, optimizer, [make() for make in loaders], accelerate)
+        accelerator, parts = _made(model, optimizer, [make() for make in loaders], prepared)
         model, optimizer, *read_from = parts
         epoch, step = milepost.Variable(0), milepost.Variable(0)
         manager = None
@@ -106,20 +119,17 @@ def _is_due(manager: Any, step: int, options: dict[str, Any]) -> bool:
 def _made(model: Any, optimizer: Any, loaders: list[Any], settings: dict[str, Any] | None) -> tuple[Any, list[Any]]:
     if settings is None:
         return None, [model, optimizer, *loaders]
-    from accelerate import Accelerator
-    from accelerate.utils import DataLoaderConfiguration
-
-    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**settings))
+    accelerator = accelerate.Accelerator(
+        cpu=True, dataloader_config=accelerate.utils.DataLoaderConfiguration(**settings)
+    )
     return accelerator, list(accelerator.prepare(model, optimizer, *loaders))
 
 
 def _checkpoint(accelerator: Any, parts: list[Any], **objects: Any) -> milepost.Checkpoint:
-    import milepost.accelerate as own
-
     if accelerator is not None:
-        return own.checkpoint(accelerator, **objects)
+        return milepost.accelerate.checkpoint(accelerator, **objects)
     model, optimizer, *loaders = parts
-    positions = [own.DataPosition(each) for each in loaders]
+    positions = [milepost.accelerate.DataPosition(each) for each in loaders]
     return milepost.Checkpoint(
         model=model, optimizer=optimizer, data=positions, random=milepost.RandomState(), **objects
     )
@@ -139,7 +149,7 @@ def short() -> Any:
 
 _BREAK: dict[str, Any] = {"read": broken, "within": False}
 _TORCHDATA = "Only torchdata's `StatefulDataLoader`, which keeps its iterator, continues such a pass"
-SETUPS = {
+PLAIN = {
     "a shuffled loader": setup(rows),
     "a loader in order, the last batch left out": setup(lambda: rows(shuffle=False, drop_last=True)),
     "workers": setup(lambda: rows(num_workers=1)),
@@ -157,22 +167,28 @@ SETUPS = {
     "`zip()` with a longer loader": setup(short, rows),
     "`zip()` with data without length": setup(short, unsized),
     "one loader after the other": setup(rows, short, read=chained, within=False),
-    "Accelerate": setup(rows, accelerate={}),
-    "Accelerate, workers": setup(lambda: rows(num_workers=1), accelerate={}),
-    "Accelerate, data without length": setup(unsized, accelerate={}),
-    "Accelerate, data without length, `dispatch_batches=False`": setup(unsized, accelerate={"dispatch_batches": False}),
-    "Accelerate, `use_stateful_dataloader`": setup(rows, accelerate={"use_stateful_dataloader": True}),
-    "Accelerate, `use_seedable_sampler`": setup(rows, accelerate={"use_seedable_sampler": True}),
-    "Accelerate, a pass that is left by `break`": setup(rows, accelerate={}, **_BREAK),
-    "Accelerate, `zip()` of two loaders": setup(rows, rows, accelerate={}),
-    "Accelerate, `zip()` of two loaders, saved after the loop": setup(rows, rows, accelerate={}, within=False),
-    "Accelerate, `zip()` with a shorter loader": setup(rows, short, accelerate={}),
-    "Accelerate, `zip()` with a longer loader": setup(short, rows, accelerate={}),
-    "Accelerate, `zip()` with data without length": setup(short, unsized, accelerate={}),
-    "Accelerate, `zip()` of two loaders, `use_seedable_sampler`": setup(
-        rows, short, rows, accelerate={"use_seedable_sampler": True}
+    "a loader that begins again when it has ended": setup(rows, short, read=cycled),
+}
+ACCELERATE = {
+    "a shuffled loader": setup(rows, prepared={}),
+    "workers": setup(lambda: rows(num_workers=1), prepared={}),
+    "a loader with a generator": setup(generated, prepared={}),
+    "a weighted sampler": setup(weighted, prepared={}),
+    "data without length": setup(unsized, prepared={}),
+    "data without length, `dispatch_batches=False`": setup(unsized, prepared={"dispatch_batches": False}),
+    "`split_batches`": setup(rows, prepared={"split_batches": True}),
+    "`use_stateful_dataloader`": setup(rows, prepared={"use_stateful_dataloader": True}),
+    "`use_seedable_sampler`": setup(rows, prepared={"use_seedable_sampler": True}),
+    "a pass that is left by `break`": setup(rows, prepared={}, **_BREAK),
+    "a pass that is left by `break`, data without length": setup(unsized, prepared={}, **_BREAK),
+    "`zip()` of two loaders": setup(rows, rows, prepared={}),
+    "`zip()` of two loaders, saved after the loop": setup(rows, rows, prepared={}, within=False),
+    "`zip()` with a shorter loader": setup(rows, short, prepared={}),
+    "`zip()` with a longer loader": setup(short, rows, prepared={}),
+    "`zip()` with data without length": setup(short, unsized, prepared={}),
+    "`zip()` of three loaders, `use_seedable_sampler`": setup(
+        rows, short, rows, prepared={"use_seedable_sampler": True}
     ),
-    "Accelerate, `zip()` of two loaders, `use_stateful_dataloader`": setup(
-        short, rows, accelerate={"use_stateful_dataloader": True}
-    ),
+    "`zip()` of two loaders, `use_stateful_dataloader`": setup(short, rows, prepared={"use_stateful_dataloader": True}),
+    "a loader that begins again when it has ended": setup(rows, short, read=cycled, prepared={}),
 }

@@ -22,13 +22,14 @@ _UNTRIED: dict[str, Any] = {"verdict": "not tried", "tried": 0}
 _HEAD = """# Runs of trainers that are killed and resumed
 
 Each set-up is trained once without milepost. Then its run is saved after each batch, killed, and resumed by a new process, which is
-killed in its turn, several times in a row. Some runs are saved after every third batch, or at the ends of epochs only. Everything is compared
-bit for bit with the run without milepost: each batch and its loss, each validation, what is logged, the random numbers that hooks draw,
-the metrics that callbacks see at the end of each epoch, and at the end the weights, the optimizers, the schedulers and the state of callbacks.
+killed in its turn, up to thirteen times in a row. Another run is saved at the ends of epochs only. Everything is compared bit for bit with the
+run without milepost: each batch and its loss, each validation, what is logged, the random numbers that hooks draw, and at the end the weights,
+the optimizers, the schedulers and the state of callbacks.
 
 The moments are: before a batch is trained, in a hook after a batch, in a validation and after it, in hooks at the end of an epoch and at the start of
 the next one, after a save, and at the end of the run. Each kill is SIGKILL. SIGTERM, at which milepost saves and ends the run, is tried too.
-{brief}
+A moment that the run of a set-up does not reach is left out.
+
 - **equal**: nothing differs.
 - **refused**: milepost raises an error before anything is trained; a note quotes it.
 - **inexact, said**: something differs, and the page that the note quotes says so.
@@ -36,23 +37,29 @@ the next one, after a save, and at the end of the run. Each kill is SIGKILL. SIG
 - **—**: it cannot be tried; a note says why.
 - **not tried**: the files of which this page was made had no result.
 
-With Lightning {lightning}, Accelerate {accelerate}, torchdata {torchdata} and PyTorch {torch}. Three epochs of five batches, of which the last is
-smaller, unless the set-up says otherwise. The data depends on the global random state and on how much was read before.
+With {packages}. Three epochs of five batches, of which the last is smaller, unless the set-up says otherwise. The data depends on the global
+random state, and that of training on how much was read before. Every run is that of one process on the CPU.
 
-Written by `python -m tests.zoo_trainers.table`.
+`fit()` of Keras has [a page of its own](keras_fit_coverage.md), with TensorFlow, JAX, PyTorch and Keras 2.
+
+Written by `python -m tests.zoo_trainers.table`. A test runs some of the rows at fewer moments, and compares them with this page.
 """
-_BRIEF = """
-At most six kills of a run were tried in each row, one after the other: `--brief`.
-"""
+_PACKAGES = {
+    "lightning": "Lightning",
+    "transformers": "transformers",
+    "accelerate": "Accelerate",
+    "pytorch-ignite": "ignite",
+    "torchdata": "torchdata",
+    "torch": "PyTorch",
+}
 
 
 def table(results: Iterable[dict[str, Any]]) -> str:
     """The page, in Markdown."""
     found = {(result["trainer"], result["row"]): result for result in results}
-    packages = {name: version(name) for name in ("lightning", "accelerate", "torchdata", "torch")}
-    brief = _BRIEF if any(result["brief"] for result in found.values()) else ""
+    packages = [f"{title} {version(name)}" for name, title in _PACKAGES.items()]
     notes = Notes()
-    lines = [_HEAD.format(**packages, brief=brief)]
+    lines = [_HEAD.format(packages=", ".join(packages[:-1]) + f" and {packages[-1]}")]
     for trainer in TRAINERS:
         lines += [f"## {trainer}\n", "| set-up | resumed runs | resumes |", "|---|---|---|"]
         lines += [line(found.get((trainer, name), {"row": name, **_UNTRIED}), notes) for name in rows(trainer)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class Plan:
 
 
 _EACH_BATCH = (("every_steps", 1),)
+FEW = (Plan(_EACH_BATCH, (("batch", 3), ("epoch's end", 1), ("after a save", 2))),)
 BRIEF = (
     Plan(
         _EACH_BATCH,
@@ -44,8 +45,16 @@ BRIEF = (
             ("epoch's end", 1),
             ("after a save", 2),
             ("end of a validation", 1),
+            ("validation", 2),
+            ("batch", 2),
+            ("end of a batch", 2),
+            ("epoch's start", 2),
+            ("SIGTERM", 1),
+            ("batch", 3),
+            ("run's end", 1),
         ),
     ),
+    Plan((), (("batch", 7), ("epoch's end", 1), ("after a save", 1))),
 )
 WHOLE = (
     Plan(_EACH_BATCH, (("batch", 2),) * 20),
@@ -60,12 +69,12 @@ WHOLE = (
 )
 
 
-def verdict(row: Row, *, brief: bool = False) -> dict[str, Any]:
+def verdict(row: Row, plans: tuple[Plan, ...] = BRIEF) -> dict[str, Any]:
     """How the resumed runs of a set-up compare.
 
     Args:
         row: The set-up.
-        brief: Whether to try a few moments only.
+        plans: When its runs are saved and killed.
 
     Returns:
         The ``verdict``: ``"equal"``, ``"refused"``, ``"inexact, said"``, ``"DIFFERS"`` or ``"—"``; how many resumes were
@@ -76,7 +85,9 @@ def verdict(row: Row, *, brief: bool = False) -> dict[str, Any]:
         if whole.get("why"):
             return {"verdict": "—", "tried": 0, "why": whole["why"]}
         tried, failures = 0, []
-        for number, plan in enumerate([Plan(_EACH_BATCH, ()), *(BRIEF if brief else WHOLE)]):
+        reached = {"after a save", "SIGTERM", *whole["reached"]}
+        for number, plan in enumerate([Plan(_EACH_BATCH, ()), *plans]):
+            plan = replace(plan, kills=tuple(kill for kill in plan.kills if kill[0] in reached))
             resumes, difference = _compare(row.run, Path(directory, f"{number}"), plan, whole["notes"])
             tried += resumes
             if difference is not None and difference[0]:
@@ -119,7 +130,7 @@ def _process(
     answer = forked(_in_process, run, path, name and str(directory / name), options, kill)
     how = answer.get("ended")
     notes = dict(read(path))
-    result = {"notes": notes, "ended": how is None}
+    result = {"notes": notes, "ended": how is None, "reached": answer.get("reached", ())}
     if how is not None and (how != "killed" or kill is None):
         result["why"] = f"{how}: {answer['output'].strip().splitlines()[-1:]}"
     if answer.get(ERROR):
@@ -129,8 +140,9 @@ def _process(
 
 def _in_process(run: Run, path: Path, directory: str | None, options: dict[str, Any], kill: Any) -> dict[str, Any]:
     warnings.simplefilter("ignore")
+    trace = Trace(path, kill)
     try:
-        run(Trace(path, kill), directory, options)
+        run(trace, directory, options)
     except Exception as error:
         return {ERROR: f"{type(error).__name__}: {error}"}
-    return {}
+    return {"reached": list(trace.counts)}

@@ -67,6 +67,7 @@ def make_iterators(trainer: Any, ended: list[bool]) -> None:
     if ended:
         loop._combined_loader._iterator._consumed = list(ended)
     fetcher.fetched += loop.epoch_loop.batch_progress.current.ready
+    loop._combined_loader._iterator._idx = fetcher.fetched
 
 
 def let_iterators_be_made(trainer: Any) -> None:

@@ -101,6 +101,11 @@ def set_progress(trainer: Any, progress: Mapping[str, Any]) -> None:
         trainer.fit_loop.epoch_loop._batches_that_stepped = progress["logged_steps"]
 
 
+def is_trial(callback: Any) -> bool:
+    """Whether a callback is that with which a ``Tuner`` searches, after which no training follows."""
+    return bool(getattr(callback, "_early_exit", False))
+
+
 def is_accumulating(trainer: Any) -> bool:
     """Whether gradients were accumulated that the optimizer has not used yet, or may have been."""
     module = trainer.lightning_module

@@ -13,6 +13,7 @@ from milepost.adapters.random_state import global_state, set_global_state
 from milepost.trainers import gradients
 from milepost.trainers.lightning.dicts import RUN
 from milepost.trainers.lightning.loaders import RunLoaders
+from milepost.trainers.lightning.modes import modes, set_modes
 from milepost.trainers.runs import TrainerRun
 
 
@@ -104,6 +105,14 @@ class ResumableFit:
             self._save(ended=True)
         self.end()
 
+    def after_fit(self) -> None:
+        """Restores what a run shows that had ended already. Lightning enters no loop for it."""
+        saved, self._saved = self._saved, None
+        if saved is not None:
+            self._show(saved)
+            set_global_state(saved["random"])
+        self.end()
+
     def _leave(self) -> None:
         self._is_left = True
         raise StopIteration
@@ -113,8 +122,7 @@ class ResumableFit:
         assert self._saved is not None
         saved, self._saved = self._saved, None
         trainer, module = self._trainer, self._trainer.lightning_module
-        private.set_metric_states(module, saved.get("metrics", {}))
-        results.show_metrics(trainer, saved.get("shown", {}))
+        self._show(saved)
         if saved.get("gradients"):
             gradients.set_gradients(module, saved["gradients"])
         set_up_averaging(trainer, within=within)
@@ -126,6 +134,12 @@ class ResumableFit:
             let_iterators_be_made(trainer)
         self._loaders.arrive(saved["random"], within=within)
         set_global_state(saved["random"])
+
+    def _show(self, saved: dict[str, Any]) -> None:
+        module = self._trainer.lightning_module
+        private.set_metric_states(module, saved.get("metrics", {}))
+        set_modes(module, saved.get("modes", {}))
+        results.show_metrics(self._trainer, saved.get("shown", {}))
 
     def _save(self, *, ended: bool = False) -> None:
         trainer = self._trainer
@@ -142,6 +156,7 @@ class ResumableFit:
             "epochs": trainer.current_epoch,
             "between": ended,
             "metrics": private.metric_states(module),
+            "modes": modes(module),
             "shown": results.shown_metrics(trainer),
             "logged": {} if ended else results.results(trainer),
             "progress": {} if ended else private.progress(trainer),

@@ -244,6 +244,18 @@ class TestCommands:
         assert main(["prune", folder, "--keep", "1", "--delete"]) == 0
         assert milepost.get_checkpoint_state(folder).all_model_checkpoint_paths == [f"{folder}/ckpt-3"]
 
+    def test_checkpoints_are_pinned_and_removed_by_name(self, folder, capsys):
+        manager = manager_of(folder, 3, keep=None)
+        for _ in range(3):
+            manager.save()
+        assert main(["pin", f"{folder}/ckpt-1"]) == 0
+        assert main(["rm", f"{folder}/ckpt-1"]) != 0
+        assert main(["rm", f"{folder}/ckpt-2"]) == 0
+        assert main(["unpin", f"{folder}/ckpt-1"]) == 0
+        state = milepost.get_checkpoint_state(folder)
+        assert state.all_model_checkpoint_paths == [f"{folder}/ckpt-1", f"{folder}/ckpt-3"]
+        assert len(LOCAL_STORAGE.list(folder)) == 5
+
     def test_a_conversion_reads_urls_and_writes_none(self, folder, tmp_path, capsys):
         path = checkpoint(2).write(f"{folder}/model")
         assert main(["convert", path, str(tmp_path / "out.npz")]) == 0

@@ -198,10 +198,16 @@ def _decided(storage: ConditionalStorage, claimed: Sequence[Temporary], removed:
         if decision is None:
             return False
         is_doomed |= decision
-    for claim in (*(own if is_doomed else replaced), *(replaced if is_doomed else own)):
+    dropped, others = (own, replaced) if is_doomed else (replaced, own)
+    for claim in (*dropped, *others):
         prefix = claim.final.removesuffix(index_path(""))
-        doomed = claim in own if is_doomed else claim in replaced and visible_shards(storage, prefix) != claim.shards
-        data = data_files(storage, prefix).get(claim.shards or 0, []) if doomed else []
+        data: list[str] = []
+        if claim in dropped:
+            try:
+                if is_doomed or visible_shards(storage, prefix) != claim.shards:
+                    data = data_files(storage, prefix).get(claim.shards or 0, [])
+            except (CorruptCheckpointError, StorageError):
+                return False
         for path in (*data, claim.path):
             storage.remove(path)
             removed.append(path)

@@ -166,7 +166,7 @@ clean:  ## remove environments, caches and builds
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv-demo/.made: EXTRAS =
-.venv-test/.made: EXTRAS = test,fast
+.venv-test/.made: EXTRAS = test,fast,test-stores
 .venv-tf215/.made: EXTRAS = test-tf215,fast
 .venv-torch/.made: EXTRAS = test-torch
 .venv-jax/.made: EXTRAS = test-jax

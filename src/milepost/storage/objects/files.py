@@ -16,10 +16,12 @@ from milepost.storage.objects.bucket import Head, Upload
 if TYPE_CHECKING:
     from milepost.storage.objects.storage import ObjectStorage
 
+PART: Final = 16 << 20
+"""Bytes of one part of an upload."""
+MOST_PARTS: Final = 10_000
+"""The most parts that S3 takes for one object. Their size cannot grow, because nobody knows how long an object becomes."""
 _WHOLE: Final = 8 << 20
 """An object of at most so many bytes is read as a whole when a part of it is first read."""
-PART: Final = 8 << 20
-"""Bytes of one part of an upload. A store may have 10,000 parts, which are 80 GB; obstore joins parts of larger objects itself."""
 
 
 class ObjectFile:
@@ -158,6 +160,14 @@ class ObjectWriter:
         self._written = sorted([*apart, (start, stop)])
 
     def _send(self, size: int) -> None:
+        if self._sent >= MOST_PARTS * PART:
+            raise StorageError(
+                "the data file is larger than a store takes in parts",
+                errno=errno.EFBIG,
+                file=self.path,
+                expected=f"at most {MOST_PARTS * PART} bytes",
+                remedy="divide the save by CheckpointOptions(experimental_sharding_callback=milepost.MaxShardSizePolicy(...))",
+            )
         if self._upload is None:
             self._upload = self._storage.ask("write", self.path, lambda: self._storage.bucket.upload(self.key))
         part, upload = bytes(memoryview(self._buffer)[:size]), self._upload

@@ -18,14 +18,16 @@ from typing import Any, Final, TypeVar
 from milepost.errors import MilepostError, StorageError, UnsupportedError
 from milepost.forks import ForkableLock
 from milepost.storage.objects.bucket import Head, Names, Upload
+from milepost.storage.objects.files import PART
 
 T = TypeVar("T")
 
+_PROCESS: Final = os.getpid()
+"""The process that imported this module, which is when it first used a store."""
 _LEAST_SECONDS: Final = 30
 _BYTES_PER_SECOND: Final = 256 << 10
 """The slowest network on which a request is not given up."""
 _CONCURRENT: Final = 8
-_PART: Final = 8 << 20
 _INSTALL: Final = "install milepost[cloud], which has obstore"
 _STATUS: Final = re.compile(r"status(?: code)?:? (\d{3})")
 _PASSING: Final = (408, 425, 429)
@@ -66,7 +68,6 @@ class ObstoreBucket:
         self._options = dict(options)
         self._credentials = _credentials(url, self._options.pop("profile", None), self._options)
         self._stores: dict[tuple[int, bool], Any] = {}
-        self._process = os.getpid()
         self._lock = ForkableLock()
 
     def __repr__(self) -> str:
@@ -98,10 +99,8 @@ class ObstoreBucket:
         self._ask(lambda: self._obstore.put(self._store(len(data), once=True), key, data, mode=mode))
 
     def upload(self, key: str) -> Upload:
-        store = self._store(_PART)
-        writer = self._ask(
-            lambda: self._obstore.open_writer(store, key, buffer_size=_PART, max_concurrency=_CONCURRENT)
-        )
+        store = self._store(PART)
+        writer = self._ask(lambda: self._obstore.open_writer(store, key, buffer_size=PART, max_concurrency=_CONCURRENT))
         return _Upload(self, writer)
 
     def delete(self, key: str) -> None:
@@ -117,12 +116,12 @@ class ObstoreBucket:
 
     def _store(self, size: int = 0, *, once: bool = False) -> Any:
         """The store for a request with so many bytes, which retries it or not."""
-        if os.getpid() != self._process:
+        if os.getpid() != _PROCESS:
             raise StorageError(
                 "a store cannot be used in a forked process that its parent has used before the fork",
                 errno=errno.ENOTSUP,
                 file=self._url,
-                remedy="start processes by spawn or forkserver, or make the ObjectStorage in each of them",
+                remedy="start processes by spawn or forkserver, or before a path of the store is first used",
             )
         seconds = _LEAST_SECONDS
         while seconds * _BYTES_PER_SECOND < size:

@@ -272,6 +272,13 @@ class TestCommands:
         assert milepost.latest_checkpoint(folder) == f"{folder}/ckpt-2"
 
 
+def test_what_to_install_is_said_without_the_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(UnsupportedError, match="a library for object stores is not installed") as caught:
+        checkpoint().save("s3://a-bucket-of-nobody/run/ckpt")
+    assert "milepost[cloud]" in caught.value.remedy
+
+
 class TestSecrets:
     def test_no_text_has_them(self):
         pytest.importorskip("obstore")

@@ -89,5 +89,5 @@ def test_a_slow_answer_is_asked_for_again():
     bucket = FaultyBucket()
     bucket.put("a", b"1")
     bucket.lose(1)
-    assert storage_of(bucket).open("a").size == 1
+    assert storage_of(bucket).is_file("a")
     assert bucket.requests == ["put a", "head a", "head a"]

@@ -170,7 +170,9 @@ def counting(training: Training) -> None:
 
 
 _EACH_EPOCH = functools.partial(validating, Events.EPOCH_COMPLETED)
-_ENDED_EPOCH = "makes an epoch shorter, and a resumed engine computes the epoch from the iteration"
+_ENDED_EPOCH = (
+    "`engine.terminate_epoch()` makes an epoch shorter, and a resumed engine computes the epoch from the iteration"
+)
 SETUPS = {
     "a shuffled loader": setup(),
     "workers": setup(functools.partial(rows, num_workers=1)),

@@ -28,7 +28,7 @@ the optimizers, the schedulers and the state of callbacks.
 
 The moments are: before a batch is trained, in a hook after a batch, in a validation and after it, in hooks at the end of an epoch and at the start of
 the next one, after a save, and at the end of the run. Each kill is SIGKILL. SIGTERM, at which milepost saves and ends the run, is tried too.
-A moment that the run of a set-up does not reach is left out.
+A moment that the run of a set-up does not reach is left out. A note says so where fewer were tried.
 
 - **equal**: nothing differs.
 - **refused**: milepost raises an error before anything is trained; a note quotes it.

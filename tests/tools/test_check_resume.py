@@ -168,3 +168,34 @@ def test_a_run_of_fit_is_the_same(program, tmp_path, monkeypatch, capsys):
     (tmp_path / "home" / "train.py").write_text(FIT)
     text = checked(capsys, "--kill-at", "2.5", *program, status=0).out
     assert "the same: 3 lines of output, and every value of the last of 5 checkpoints" in text
+
+
+COUNTING = """
+import milepost
+
+count = 0
+state = milepost.Checkpoint(total=0, step=0)
+
+
+def train():
+    global count
+    count += 1
+    state.total += count
+    state.step += 1
+
+
+manager = milepost.CheckpointManager(state, "run", max_to_keep=3)
+manager.restore_or_initialize()
+while state.step < 4:
+    train()
+    print(state.step, state.total)
+    manager.save(state.step)
+"""
+
+
+def test_a_variable_of_the_program_that_a_function_uses_is_named_once(program, tmp_path, capsys):
+    (tmp_path / "home" / "train.py").write_text(COUNTING)
+    lines = checked(capsys, "--kill-at", "2", *program, status=1).out.splitlines()
+    assert lines[5:] == [
+        "  count of train.py: 2 at the save, 0 after the restore; keep it in the Checkpoint, or compute it from what is restored"
+    ]

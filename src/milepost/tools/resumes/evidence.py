@@ -24,7 +24,7 @@ from milepost.graph.adapter import Adapter, adapter_of, values_of
 from milepost.graph.keys import VARIABLE_VALUE
 from milepost.plain_state.encoding import pack
 from milepost.tools.resumes.facts import PLAIN, SCALARS, Kind, Recorded, digest_of, of_array, of_plain
-from milepost.tools.resumes.program import is_of_program, where
+from milepost.tools.resumes.program import is_of_program, of_module, where
 
 Facts = dict[str, Recorded]
 """What is recorded of each value, by its name."""
@@ -64,9 +64,9 @@ def evidence_of(
     """
     search = _Search(saved)
     for frame in frames:
-        search.add_variables(frame.f_locals, where(frame))
         if frame.f_locals is not frame.f_globals:
-            search.add_variables(frame.f_globals, f" of {frame.f_globals.get('__name__', '')}")
+            search.add_variables(frame.f_locals, where(frame))
+        search.add_globals(frame.f_globals)
     search.add_objects(objects)
     search.run()
     return {**global_random_state(), **search.facts}, search.names
@@ -119,6 +119,7 @@ class _Search:
         self._saved = saved
         self._counts: Counter[type] = Counter()
         self._kept: list[Any] = []  # so that no identity is used twice
+        self._modules: set[int] = set()
         self._waiting: deque[tuple[str, str, Any, _Holder]] = deque()
 
     def add_variables(self, variables: Mapping[str, Any], suffix: str) -> None:
@@ -126,6 +127,12 @@ class _Search:
         for name, value in list(variables.items()):
             if not name.startswith("__"):
                 self._waiting.append((name, suffix, value, _NOBODY))
+
+    def add_globals(self, variables: dict[str, Any]) -> None:
+        """Adds the variables of a module, once."""
+        if id(variables) not in self._modules:
+            self._modules.add(id(variables))
+            self.add_variables(variables, of_module(variables))
 
     def add_objects(self, objects: Iterable[Any]) -> None:
         """Adds objects of the program, to which perhaps no variable leads."""
@@ -177,9 +184,9 @@ class _Search:
                 with suppress(ValueError):  # it is not assigned yet
                     self._waiting.append((variable, f" in {value.__qualname__}()", cell.cell_contents, _NOBODY))
             self._kept.append(value)
-            self.add_variables(value.__globals__, f" of {value.__module__}")
+            self.add_globals(value.__globals__)
         elif isinstance(value, types.ModuleType):
-            self.add_variables(vars(value), f" of {value.__name__}")
+            self.add_globals(vars(value))
         else:
             members = {
                 key: each

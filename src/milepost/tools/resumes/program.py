@@ -6,7 +6,9 @@ import functools
 import os
 import sys
 import sysconfig
+from collections.abc import Mapping
 from types import FrameType
+from typing import Any
 
 _MAIN = "__main__"
 
@@ -49,7 +51,12 @@ def frames_of_program(frame: FrameType | None) -> list[FrameType]:
 
 
 def where(frame: FrameType) -> str:
-    """What is said of a variable of a frame: the function and the file."""
+    """What is said of a variable of a function: the function and the file."""
     code = frame.f_code
-    file = os.path.basename(code.co_filename)
-    return f" of {file}" if code.co_name == "<module>" else f" in {code.co_name}() of {file}"
+    return f" in {code.co_name}() of {os.path.basename(code.co_filename)}"
+
+
+def of_module(variables: Mapping[str, Any]) -> str:
+    """What is said of a variable of a module: its file if it is the program itself, and its name otherwise."""
+    name, file = variables.get("__name__", ""), variables.get("__file__")
+    return f" of {os.path.basename(file)}" if name == _MAIN and file else f" of {name}"

@@ -31,11 +31,15 @@ while state.step < 6:
         manager.save(state.step)
 """
 LAUNCH = """
-import subprocess, sys, uuid
+import subprocess, sys, time, uuid
 
 commands = [[sys.executable, "train.py", str(rank), f"messages-{uuid.uuid4()}"] for rank in range(2)]
 commands[1][-1] = commands[0][-1]
 workers = [subprocess.Popen(each, start_new_session=True) for each in commands]
+while all(each.poll() is None for each in workers):
+    time.sleep(0.01)
+if any(each.returncode for each in workers):
+    print("a worker was killed")
 codes = [each.wait() for each in workers]
 sys.exit(max(map(abs, codes)))
 """

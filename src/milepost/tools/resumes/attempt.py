@@ -73,6 +73,10 @@ class Attempt:
         """Whether lines of this name come in the same order in every run."""
         return not self.others if name == LAUNCHER else name != UNRANKED or len(self.outputs[name]) == 1
 
+    def is_comparable(self, name: str) -> bool:
+        """Whether lines of this name are those of the program. A launcher tells of a worker that was killed, in words of its own."""
+        return name != LAUNCHER or self.killed is None or self.killed.rank is None
+
     def of_process(self, rank: int) -> Attempt:
         """The same with the events of another process."""
         return replace(self, events=self.others.get(rank, []), others={})

@@ -198,6 +198,12 @@ RECIPES: dict[str, list[Recipe]] = {
     "nnx.PReLU": [Recipe(lambda rngs: nnx.PReLU(), lambda obj: obj(VECTOR))],
     "nnx.RMSNorm": [layer("RMSNorm", 3)],
     "nnx.RNN": [Recipe(lambda rngs: nnx.RNN(nnx.SimpleCell(3, 3, rngs=rngs), rngs=rngs), _attention)],
+    "nnx.RoPE": [  # since Flax 0.12.12
+        Recipe(
+            lambda _: getattr(nnx, "RoPE")(embedding_size=4, max_seq_len=3),  # noqa: B009 - for checkers of types
+            lambda obj: obj(jnp.sin(jnp.arange(12.0)).reshape(3, 4)),
+        )
+    ],
     "nnx.RngStream": [Recipe(lambda rngs: nnx.RngStream(rngs.params(), tag="noise"), _rng_values)],
     "nnx.Rngs": [
         Recipe(lambda rngs: nnx.Rngs(rngs.params(), dropout=rngs.params()), lambda obj: _rng_values(obj.dropout))

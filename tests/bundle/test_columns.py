@@ -10,7 +10,7 @@ from milepost.bundle.format.columns import decode_all as decode_columns
 from milepost.bundle.format.entry import decode, encode
 from milepost.coding import varint
 from milepost.errors import MilepostError, UnsupportedError
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.table import Rows, TableWriter
 from milepost.tensor import DType, TensorSlice
 
@@ -113,7 +113,7 @@ def test_an_index_without_any_entry_that_can_be_decoded(tmp_path):
     writer.add([(b"", bytes.fromhex("08 01 1a 02 08 01")), *((name.encode(), resource) for name in names)])
     (tmp_path / "ckpt.index").write_bytes(writer.finish())
     (tmp_path / "ckpt.data-00000-of-00001").write_bytes(b"")
-    with open_bundle(LOCAL_STORAGE, prefix) as reader:
+    with open_bundle(DEFAULT_STORAGE, prefix) as reader:
         for name in names:
             with pytest.raises(UnsupportedError, match="a resource"):
                 reader.entry(name)
@@ -126,7 +126,7 @@ def test_all_specs_are_those_of_one_by_one(tmp_path):
     options = CheckpointOptions(experimental_sharding_callback=MaxShardSizePolicy(1000))
     variables = {name: Variable(value) for name, value in tree.items()}
     prefix = Checkpoint(**variables).write(tmp_path / "ckpt", options)
-    with open_bundle(LOCAL_STORAGE, prefix) as reader, open_bundle(LOCAL_STORAGE, prefix) as other:
+    with open_bundle(DEFAULT_STORAGE, prefix) as reader, open_bundle(DEFAULT_STORAGE, prefix) as other:
         assert "größe/.ATTRIBUTES/VARIABLE_VALUE" in reader.keys()  # noqa: SIM118 - a reader is not a mapping
         found = reader.catalogue()
         assert found.keys == other.keys()
@@ -165,7 +165,7 @@ def test_what_is_left_to_decode_is_decoded_when_it_is_asked_for(tmp_path):
     options = CheckpointOptions(experimental_sharding_callback=MaxShardSizePolicy(1000))
     variables = {name: Variable(value) for name, value in {**values, "z": np.zeros((300, 7))}.items()}
     prefix = Checkpoint(**variables).write(tmp_path / "ckpt", options)
-    with open_bundle(LOCAL_STORAGE, prefix) as reader:
+    with open_bundle(DEFAULT_STORAGE, prefix) as reader:
         found = [reader.entry(key) for key in sorted(reader.keys())]
     pieces = [entry for entry in found if entry.slices]
     assert [entry.shape for entry in pieces] == [(300, 7)]

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as of_numpy
 
 import milepost
 from milepost.bundle import open_bundle
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 
 EXTENSIONS = [
     each
@@ -138,7 +138,7 @@ def test_what_tensorflow_lacks_is_bytes_to_tensorflow(tmp_path):
 @OF_NEWER_ML_DTYPES
 def test_lists_of_variables_name_the_true_type(tmp_path):
     path = milepost.Checkpoint(scale=np.zeros((2, 3), ml_dtypes.float8_e8m0fnu)).write(tmp_path / "own")
-    with open_bundle(LOCAL_STORAGE, path) as reader:
+    with open_bundle(DEFAULT_STORAGE, path) as reader:
         assert str(reader.spec("scale/.ATTRIBUTES/VARIABLE_VALUE")) == "float8_e8m0fnu[2,3]"
 
 

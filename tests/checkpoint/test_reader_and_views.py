@@ -13,7 +13,7 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointNotFoundError, KeyNotFoundError, Module, Variable
 from milepost.bundle import BundleWriter
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ class TestShortNames:
         writer = BundleWriter()
         writer.add("v", np.float32(1.0))
         writer.add("v/.ATTRIBUTES/VARIABLE_VALUE", np.float32(2.0))
-        with LOCAL_STORAGE.create(str(tmp_path / "ckpt.data-00000-of-00001")) as file:
+        with DEFAULT_STORAGE.create(str(tmp_path / "ckpt.data-00000-of-00001")) as file:
             writer.write_shard(0, file)
         (tmp_path / "ckpt.index").write_bytes(writer.index())
         assert milepost.load_variable(tmp_path / "ckpt", "v") == 1.0

@@ -24,7 +24,7 @@ from milepost import (
 from milepost.bundle import open_bundle
 from milepost.errors import MilepostError, StorageError
 from milepost.storage import LocalStorage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from tests.systems import needs_fork
 
 ASYNC = CheckpointOptions(enable_async=True)
@@ -210,7 +210,7 @@ class TestChangeOfTheCurrentDirectory:
         """A reader opens its data files, and a restore reads what it deferred, where the checkpoint was."""
         checkpoint = Checkpoint(v=Variable(np.ones(10)))
         path = checkpoint.write("ckpt")
-        reader, bundle = CheckpointReader(path), open_bundle(LOCAL_STORAGE, path)
+        reader, bundle = CheckpointReader(path), open_bundle(DEFAULT_STORAGE, path)
         fresh = Checkpoint()
         status = fresh.read(path)
         os.chdir(tmp_path / "elsewhere")

@@ -15,7 +15,7 @@ import pytest
 import milepost
 from milepost.errors import CheckpointExistsError, CheckpointNotFoundError, StorageError, UnsupportedError
 from milepost.storage import ObjectStorage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.testing.faulty_bucket import FaultyBucket
 from milepost.tools.cli import main
 from tests import stores
@@ -34,9 +34,9 @@ def store(seaweed, monkeypatch):
     """A folder of a server of S3, which the environment describes."""
     for name, value in seaweed.environment.items():
         monkeypatch.setenv(name, value)
-    LOCAL_STORAGE._of_buckets.clear()
+    DEFAULT_STORAGE._of_buckets.clear()
     yield seaweed.url()
-    LOCAL_STORAGE._of_buckets.clear()
+    DEFAULT_STORAGE._of_buckets.clear()
 
 
 def checkpoint(value=0.0):
@@ -62,7 +62,7 @@ class TestSaving:
 
     def test_only_the_checkpoint_and_the_list_are_there(self, folder):
         checkpoint(1.5).save(f"{folder}/ckpt")
-        names = LOCAL_STORAGE.list(folder)
+        names = DEFAULT_STORAGE.list(folder)
         assert [name.partition("-of-")[0] for name in names] == ["checkpoint", "ckpt-1.data-00000", "ckpt-1.index"]
         assert 10_000 <= int(names[1].partition("-of-")[2]) <= 99_999
 
@@ -70,7 +70,7 @@ class TestSaving:
         for value in range(3):
             checkpoint(value).write(f"{folder}/model")
             assert value_of(f"{folder}/model") == value
-        assert len(LOCAL_STORAGE.list(folder)) == 2
+        assert len(DEFAULT_STORAGE.list(folder)) == 2
 
     def test_a_save_in_the_background(self, folder):
         options = milepost.CheckpointOptions(enable_async=True)
@@ -109,7 +109,7 @@ class TestSaving:
         options = milepost.CheckpointOptions(coordinator=FileCoordinator(str(tmp_path), 0, 2))
         with pytest.raises(UnsupportedError, match="several processes cannot save together to an object store yet"):
             checkpoint(1).save(f"{folder}/ckpt", options)
-        assert LOCAL_STORAGE.list(folder) == []
+        assert DEFAULT_STORAGE.list(folder) == []
 
 
 class TestManager:
@@ -119,7 +119,7 @@ class TestManager:
             manager.checkpoint.v.assign(np.full(3, float(value)))
             manager.save()
         assert manager.checkpoints == [f"{folder}/ckpt-4", f"{folder}/ckpt-5"]
-        assert len(LOCAL_STORAGE.list(folder)) == 5
+        assert len(DEFAULT_STORAGE.list(folder)) == 5
         assert value_of(manager.latest_checkpoint) == 4
 
     def test_the_next_run_continues(self, folder):
@@ -217,8 +217,8 @@ class TestManager:
         manager = manager_of(folder, 1)
         manager.save()
         manager.save()
-        name = next(each for each in LOCAL_STORAGE.list(folder) if each.startswith("ckpt-2.data"))
-        bucket = LOCAL_STORAGE.of(folder).bucket
+        name = next(each for each in DEFAULT_STORAGE.list(folder) if each.startswith("ckpt-2.data"))
+        bucket = DEFAULT_STORAGE.of(folder).bucket
         bucket.put(f"run/{name}", bytes(len(bucket.objects[f"run/{name}"].data)))
         with pytest.warns(milepost.SkippedCheckpointWarning):
             assert milepost.latest_checkpoint(folder) == f"{folder}/ckpt-1"
@@ -254,7 +254,7 @@ class TestCommands:
         assert main(["unpin", f"{folder}/ckpt-1"]) == 0
         state = milepost.get_checkpoint_state(folder)
         assert state.all_model_checkpoint_paths == [f"{folder}/ckpt-1", f"{folder}/ckpt-3"]
-        assert len(LOCAL_STORAGE.list(folder)) == 5
+        assert len(DEFAULT_STORAGE.list(folder)) == 5
 
     def test_a_conversion_reads_urls_and_writes_none(self, folder, tmp_path, capsys):
         path = checkpoint(2).write(f"{folder}/model")
@@ -267,7 +267,7 @@ class TestCommands:
         manager = manager_of(folder, 3)
         manager.save()
         manager.save()
-        LOCAL_STORAGE.remove(f"{folder}/checkpoint")
+        DEFAULT_STORAGE.remove(f"{folder}/checkpoint")
         assert main(["repair", folder]) == 0
         assert milepost.latest_checkpoint(folder) == f"{folder}/ckpt-2"
 
@@ -347,8 +347,8 @@ class TestServer:
         manager = manager_of(store, 3)
         for _ in range(3):
             manager.save()
-        assert len(LOCAL_STORAGE.list(store)) == 5
-        LOCAL_STORAGE._of_buckets.clear()
+        assert len(DEFAULT_STORAGE.list(store)) == 5
+        DEFAULT_STORAGE._of_buckets.clear()
         second = manager_of(store)
         assert second.restore_or_initialize() == f"{store}/ckpt-3"
         assert second.checkpoint.v.numpy()[0] == 3
@@ -364,8 +364,8 @@ class TestServer:
     def test_a_plain_copy_to_a_disk_is_read_by_tensorflow(self, store, tmp_path):
         tf = pytest.importorskip("tensorflow")
         path = checkpoint(4).save(f"{store}/ckpt")
-        for name in LOCAL_STORAGE.list(store):
-            file = LOCAL_STORAGE.open(f"{store}/{name}")
+        for name in DEFAULT_STORAGE.list(store):
+            file = DEFAULT_STORAGE.open(f"{store}/{name}")
             (tmp_path / name).write_bytes(file.read(0, file.size))
         latest = tf.train.latest_checkpoint(str(tmp_path))
         assert latest == f"{tmp_path}/{os.path.basename(path)}"
@@ -377,7 +377,7 @@ class TestServer:
 
     def test_a_plain_copy_to_a_store_is_restored_from_there(self, store, tmp_path):
         checkpoint(5).save(tmp_path / "ckpt")
-        bucket = LOCAL_STORAGE.of(store).bucket
+        bucket = DEFAULT_STORAGE.of(store).bucket
         for each in tmp_path.iterdir():
             bucket.put(f"{store.rpartition('/')[2]}/{each.name}", each.read_bytes())
         manager = manager_of(store)

@@ -12,7 +12,7 @@ from milepost import Checkpoint, UnsupportedError, Variable
 from milepost.bundle import BundleReader, open_bundle
 from milepost.conversion.names import GivenNames
 from milepost.conversion.plan import planned
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tensor import DType
 
 
@@ -20,7 +20,7 @@ from milepost.tensor import DType
 def reader(prefix: str) -> Iterator[BundleReader]:
     values = {"one": np.zeros(2), "two": np.zeros(2, np.int32), "three": np.array([b"text"], object)}
     Checkpoint(**{name: Variable(value) for name, value in values.items()}).write(prefix)
-    with open_bundle(LOCAL_STORAGE, prefix) as reader:
+    with open_bundle(DEFAULT_STORAGE, prefix) as reader:
         yield reader
 
 

@@ -14,7 +14,7 @@ from milepost import CorruptCheckpointError, MilepostError
 from milepost.bundle.catalogue import UNKNOWN, Catalogue
 from milepost.foreign import open_foreign
 from milepost.foreign.safetensors import _header, _in_any_form, _in_usual_form
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tensor import DType, TensorSpec
 from milepost.tools.cli import main
 
@@ -30,7 +30,7 @@ ARRAYS = {
 
 
 def header_of(path):
-    with closing(LOCAL_STORAGE.open(str(path))) as file:
+    with closing(DEFAULT_STORAGE.open(str(path))) as file:
         return _header(file)[0]
 
 
@@ -69,7 +69,7 @@ def path(request, tmp_path):
 
 
 def test_a_listing_says_what_the_tensors_are(path):
-    with open_foreign(LOCAL_STORAGE, path) as listed, open_foreign(LOCAL_STORAGE, path) as made:
+    with open_foreign(DEFAULT_STORAGE, path) as listed, open_foreign(DEFAULT_STORAGE, path) as made:
         made.spec(made.keys()[0])  # makes them
         made._listing = made._catalogue = None
         found, expected = listed.catalogue(), made.catalogue()
@@ -87,7 +87,7 @@ def test_a_listing_says_what_the_tensors_are(path):
 
 
 def test_values_are_read_after_a_listing(path):
-    with open_foreign(LOCAL_STORAGE, path) as reader:
+    with open_foreign(DEFAULT_STORAGE, path) as reader:
         reader.catalogue()
         for key in [*reader.keys()]:
             name = {"head.weight": "l1.weight"}.get(key, key.replace("/", "."))
@@ -96,7 +96,7 @@ def test_values_are_read_after_a_listing(path):
 
 
 def test_a_name_of_another_tensor_is_added_to_a_listing(path):
-    with open_foreign(LOCAL_STORAGE, path) as reader:
+    with open_foreign(DEFAULT_STORAGE, path) as reader:
         reader.add("new", np.ones(3))
         found = reader.catalogue()
         assert not found.is_run[found.keys.index("new")], "it is no tensor of the file"
@@ -172,7 +172,7 @@ def start_of(reader, key):
 def test_a_damaged_array_is_named_in_a_comparison(tmp_path, capsys):
     for name in "ab":
         np.savez(tmp_path / f"{name}.npz", **{f"w{number}": np.full(9, number) for number in range(300)})
-    with open_foreign(LOCAL_STORAGE, path := str(tmp_path / "b.npz")) as reader:
+    with open_foreign(DEFAULT_STORAGE, path := str(tmp_path / "b.npz")) as reader:
         start = start_of(reader, "w123")
     flipped(path, start + 9)
     assert main(["diff", str(tmp_path / "a.npz"), path]) == 3
@@ -184,12 +184,12 @@ def test_a_damaged_array_is_named_in_a_comparison(tmp_path, capsys):
 
 def test_a_damaged_header_of_an_array_is_no_value(tmp_path):
     np.savez(path := str(tmp_path / "a.npz"), **{f"w{number}": np.full(9, number, np.int32) for number in range(3)})
-    with open_foreign(LOCAL_STORAGE, path) as reader:
+    with open_foreign(DEFAULT_STORAGE, path) as reader:
         start = start_of(reader, "w1")
     data = Path(path).read_bytes()
     header = data[start - 128 : start]
     Path(path).write_bytes(data.replace(header, header.replace(b"<i4", b"<f4"), 2))  # as long, and fits the bytes
-    with open_foreign(LOCAL_STORAGE, path) as reader:
+    with open_foreign(DEFAULT_STORAGE, path) as reader:
         data = reader._file._file.read(start, 36)
         assert reader.catalogue().unproven(np.array([0]), [data]).tolist() == [0]
         with pytest.raises(CorruptCheckpointError, match="wrong checksum"):

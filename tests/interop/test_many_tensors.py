@@ -14,7 +14,7 @@ from milepost.foreign.pytorch.archive import TorchArchive
 from milepost.foreign.pytorch.pickled import PickledData
 from milepost.foreign.pytorch.tensors import strides_of
 from milepost.foreign.zip_directory import Archive
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 
 torch = pytest.importorskip("torch")
 
@@ -37,7 +37,7 @@ MEMBERS = {
 
 def opened(path):
     """What a file of PyTorch holds; or the error that it is refused with."""
-    file = LOCAL_STORAGE.open(str(path))
+    file = DEFAULT_STORAGE.open(str(path))
     try:
         archive = TorchArchive(Archive(file))
     except MilepostError as error:

@@ -81,7 +81,7 @@ def test_a_model_in_several_files(tmp_path, index, names):
     assert {name: value.tolist() for name, value in found.items()} == {
         f"w{number}": [number] * 3 for number in range(len(names))
     }
-    assert files_of_model(milepost.storage.local.LOCAL_STORAGE, str(tmp_path)) == [
+    assert files_of_model(milepost.storage.default.DEFAULT_STORAGE, str(tmp_path)) == [
         str(tmp_path / index),
         *sorted(str(tmp_path / name) for name in names),
     ]

@@ -17,7 +17,7 @@ import milepost
 from milepost import CheckpointNotFoundError, CorruptCheckpointError, MismatchError, UnsupportedError
 from milepost.restoring.load import open_any
 from milepost.storage import MemoryStorage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tensor import TensorSlice
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -95,7 +95,7 @@ class TestTensors:
     @given(data=st.data())
     def test_any_box_is_cut_from_the_whole(self, pieces, data):
         path, whole = pieces
-        reader = open_any(LOCAL_STORAGE, str(path))
+        reader = open_any(DEFAULT_STORAGE, str(path))
         name = data.draw(st.sampled_from(sorted(whole)))
         extents = []
         for length in whole[name].shape:
@@ -118,7 +118,7 @@ class TestTensors:
         last = data.rindex(tensor[2:].numpy().tobytes())
         data[last] ^= 1
         (path / directories.DATA).write_bytes(data)
-        reader = open_any(LOCAL_STORAGE, str(path))
+        reader = open_any(DEFAULT_STORAGE, str(path))
         assert reader.read("w", TensorSlice(((0, 2),))).tolist() == [0, 1]
         with pytest.raises(CorruptCheckpointError, match="wrong checksum") as caught:
             reader.read("w")

@@ -12,7 +12,7 @@ from milepost import Checkpoint, CheckpointOptions, Variable
 from milepost.errors import CheckpointExistsError
 from milepost.series.guard import SeriesGuard
 from milepost.storage import MemoryStorage, Storage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 
 Made = TypeVar("Made", bound=Storage)
 OF_A_RUN = ("ckpt-1", "ckpt-2", "other-1")
@@ -97,16 +97,16 @@ def test_what_was_restored_gives_a_right_to_each_series_of_its_directory_alone(s
 @pytest.mark.parametrize("how", ["saved", "restored"])
 def test_a_directory_that_was_moved_is_known_by_the_checkpoint_in_it(tmp_path: Path, how: str) -> None:
     guard = SeriesGuard()
-    with_checkpoints(LOCAL_STORAGE, f"{tmp_path}/run/ckpt-1", f"{tmp_path}/run/other-1")
+    with_checkpoints(DEFAULT_STORAGE, f"{tmp_path}/run/ckpt-1", f"{tmp_path}/run/other-1")
     if how == "saved":
-        guard.on_commit(LOCAL_STORAGE, f"{tmp_path}/run/ckpt-1")()
+        guard.on_commit(DEFAULT_STORAGE, f"{tmp_path}/run/ckpt-1")()
     else:
-        guard.restored(LOCAL_STORAGE, f"{tmp_path}/run/ckpt-1")
+        guard.restored(DEFAULT_STORAGE, f"{tmp_path}/run/ckpt-1")
     os.rename(tmp_path / "run", tmp_path / "moved")
-    assert not is_refused(guard, LOCAL_STORAGE, f"{tmp_path}/moved/ckpt-2")
-    assert is_refused(guard, LOCAL_STORAGE, f"{tmp_path}/moved/other-2") == (how == "saved")
+    assert not is_refused(guard, DEFAULT_STORAGE, f"{tmp_path}/moved/ckpt-2")
+    assert is_refused(guard, DEFAULT_STORAGE, f"{tmp_path}/moved/other-2") == (how == "saved")
     os.remove(tmp_path / "moved" / "ckpt-1.index")
-    assert is_refused(guard, LOCAL_STORAGE, f"{tmp_path}/moved/other-2")
+    assert is_refused(guard, DEFAULT_STORAGE, f"{tmp_path}/moved/other-2")
 
 
 def test_a_storage_in_memory_lives_as_long_as_the_guard() -> None:
@@ -116,7 +116,7 @@ def test_a_storage_in_memory_lives_as_long_as_the_guard() -> None:
     for _ in range(2):
         guard.restored(storages[0], "run/ckpt-1")
         guard.on_commit(storages[1], "run/ckpt-1")()
-        guard.restored(LOCAL_STORAGE, "run/ckpt-1")
+        guard.restored(DEFAULT_STORAGE, "run/ckpt-1")
     assert guard._storages == storages
 
 

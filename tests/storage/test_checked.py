@@ -15,7 +15,7 @@ from milepost import (
 )
 from milepost.storage import MemoryStorage
 from milepost.storage.checked import checked, linking, unchecked
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 
 
 class Bucket(MemoryStorage):
@@ -146,7 +146,7 @@ def test_a_storage_of_ones_own_keeps_a_series():
 def test_milepost_s_own_storages_are_used_as_they_are():
     storage = MemoryStorage()
     assert checked(storage) is storage
-    assert checked(None) is LOCAL_STORAGE
+    assert checked(None) is DEFAULT_STORAGE
 
 
 def test_the_given_storage_is_found_again():

@@ -647,9 +647,9 @@ def test_a_dropped_file_whose_descriptor_is_gone_says_nothing(tmp_path):
     """Programs that close all descriptors, and interpreters that end, get no noise from files that are collected."""
     code = (
         "import os, sys\n"
-        "from milepost.storage.local import LOCAL_STORAGE\n"
-        "writer = LOCAL_STORAGE.create(sys.argv[1])\n"
-        "reader = LOCAL_STORAGE.open(sys.argv[1])\n"
+        "from milepost.storage.default import DEFAULT_STORAGE\n"
+        "writer = DEFAULT_STORAGE.create(sys.argv[1])\n"
+        "reader = DEFAULT_STORAGE.open(sys.argv[1])\n"
         "os.closerange(3, 100)\n"
         "del writer\n"
     )

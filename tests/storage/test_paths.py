@@ -11,7 +11,7 @@ import milepost
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable
 from milepost.errors import CheckpointNotFoundError, StorageError, UnsupportedError
 from milepost.storage import LocalStorage, MemoryStorage
-from milepost.storage.local import anchored
+from milepost.storage.default import anchored
 
 ELSEWHERE = [
     "gs://bucket/run",

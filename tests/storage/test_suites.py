@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from milepost.storage import LocalStorage, MemoryStorage, ObjectStorage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.storage.memory import _MemoryFile
 from milepost.testing import FaultyStorage, WindowsStorage
 from milepost.testing.storage_suite import Bench, StorageSuite
@@ -106,7 +106,7 @@ class TestUrls(TestObjectStorage):
 
     @pytest.fixture
     def bench(self):
-        bucket = LOCAL_STORAGE.of("memory://suite/run").bucket
+        bucket = DEFAULT_STORAGE.of("memory://suite/run").bucket
         bucket.objects.clear()
 
         def key(path):
@@ -115,7 +115,7 @@ class TestUrls(TestObjectStorage):
         def get(path):
             return bucket.objects[key(path)].data
 
-        return Bench(LOCAL_STORAGE, "memory://suite/run", get, lambda path, data: bucket.put(key(path), data))
+        return Bench(DEFAULT_STORAGE, "memory://suite/run", get, lambda path, data: bucket.put(key(path), data))
 
 
 class TestSeaweed(TestObjectStorage):

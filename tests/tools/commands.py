@@ -11,7 +11,7 @@ import numpy as np
 
 from milepost import Checkpoint, CheckpointManager, Module, Variable
 from milepost.bundle import open_bundle
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.cli import main
 from tests.counting import most_bytes
 
@@ -68,7 +68,7 @@ def damage(prefix, key=None, at=0):
     """Changes one byte of a checkpoint's data: the first one of a tensor, or that at another place in it, or the last one of all."""
     data = data_of(prefix)
     damaged = bytearray(data.read_bytes())
-    with open_bundle(LOCAL_STORAGE, prefix) as reader:
+    with open_bundle(DEFAULT_STORAGE, prefix) as reader:
         damaged[-1 if key is None else reader.entry(key + "/.ATTRIBUTES/VARIABLE_VALUE").offset + at] ^= 1
     data.write_bytes(damaged)
     return str(data)

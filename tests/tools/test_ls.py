@@ -13,7 +13,7 @@ import pytest
 import milepost
 from milepost import Checkpoint, CheckpointManager, Variable, get_checkpoint_state
 from milepost.series.pins import pin
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tensorflow1 import update_checkpoint_state
 from milepost.tools.cli import main
 from tests.tools.commands import damage, data_of, json_of, output_of, run, series, truncate
@@ -27,7 +27,7 @@ def by_step(listed):
 
 def test_steps_sizes_metrics_and_marks(tmp_path, capsys):
     paths = series(tmp_path, [0.5, 0.25])
-    pin(LOCAL_STORAGE, paths[0])
+    pin(DEFAULT_STORAGE, paths[0])
     rows = by_step(json_of(capsys, "ls", tmp_path))
     assert [row["path"] for row in rows.values()] == paths
     assert [row["metrics"] for row in rows.values()] == [{"loss": 0.5}, {"loss": 0.25}]
@@ -478,7 +478,7 @@ def test_data_without_an_index_is_listed_with_its_bytes(tmp_path, capsys):
 def test_data_that_is_saved_now_is_not_listed(tmp_path, capsys):
     series(tmp_path, [0.5])
     (tmp_path / "ckpt-20.data-00000-of-00001").touch()
-    with LOCAL_STORAGE.create(str(tmp_path / "ckpt-20.index.milepost-0123456789abcdef-of-00001.tmp")):
+    with DEFAULT_STORAGE.create(str(tmp_path / "ckpt-20.index.milepost-0123456789abcdef-of-00001.tmp")):
         assert steps_of(capsys, tmp_path) == [10]
 
 

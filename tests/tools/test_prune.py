@@ -8,7 +8,7 @@ import pytest
 
 from milepost import Checkpoint, CheckpointManager, Variable
 from milepost.series.pins import pin
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.cli import main
 from tests.tools.commands import contents, damage, json_of, output_of, series, truncate
 
@@ -94,7 +94,7 @@ def test_damaged_ones_stay_and_the_output_says_so(paths, tmp_path, capsys):
 
 
 def test_pinned_ones_are_kept(paths, tmp_path, capsys):
-    pin(LOCAL_STORAGE, paths[0])
+    pin(DEFAULT_STORAGE, paths[0])
     json_of(capsys, "prune", tmp_path, "--keep", "1", "--delete")
     assert steps(tmp_path) == [10, 40]
 

@@ -48,7 +48,7 @@ def test_leftovers_of_a_killed_save_go(paths, tmp_path, capsys):
 
 def test_leftovers_of_a_running_save_stay(paths, tmp_path, capsys):
     path = str(tmp_path / f"ckpt-40.index.milepost-{TOKEN}-of-00001.tmp")
-    with milepost.storage.local.LOCAL_STORAGE.create(path):
+    with milepost.storage.default.DEFAULT_STORAGE.create(path):
         assert not json_of(capsys, "repair", tmp_path)["needed"]
         assert os.path.exists(path)
 
@@ -161,8 +161,8 @@ def test_a_file_of_orbax_or_flax_is_kept(paths, tmp_path, capsys):
 def test_a_killed_deletion_is_completed(paths, tmp_path, capsys):
     """The process dies when it has noted what it deletes."""
     code = (
-        "import os, sys; from milepost.series.pins import removal; from milepost.storage.local import LOCAL_STORAGE\n"
-        "with removal(LOCAL_STORAGE, [sys.argv[1]], complete=True): os._exit(1)"
+        "import os, sys; from milepost.series.pins import removal; from milepost.storage.default import DEFAULT_STORAGE\n"
+        "with removal(DEFAULT_STORAGE, [sys.argv[1]], complete=True): os._exit(1)"
     )
     subprocess.run([sys.executable, "-c", code, paths[0]], check=False)
     found = repaired(tmp_path, capsys)
@@ -173,12 +173,12 @@ def test_a_killed_deletion_is_completed(paths, tmp_path, capsys):
 def test_a_save_that_was_killed_before_it_was_listed(paths, tmp_path, capsys):
     """Its announcement is there, and so is the checkpoint."""
     from milepost.series.announcement import Announcement
-    from milepost.storage.local import LOCAL_STORAGE
+    from milepost.storage.default import DEFAULT_STORAGE
 
     path = Checkpoint(v=Variable(1.0)).write(tmp_path / "ckpt-40")
     announcement = Announcement()
     with open(path + ".index", "rb") as index:
-        announcement.make(LOCAL_STORAGE, path, TOKEN, index.read())
+        announcement.make(DEFAULT_STORAGE, path, TOKEN, index.read())
     announcement.leave()
     assert repaired(tmp_path, capsys)["latest"] == path
     assert latest_checkpoint(tmp_path) == path
@@ -221,7 +221,7 @@ def test_data_without_an_index_goes_if_asked(paths, tmp_path, capsys):
 
 def test_data_that_is_saved_now_stays(paths, tmp_path, capsys):
     path = without_index(tmp_path)
-    with milepost.storage.local.LOCAL_STORAGE.create(f"{tmp_path}/ckpt-40.index.milepost-{TOKEN}-of-00002.tmp"):
+    with milepost.storage.default.DEFAULT_STORAGE.create(f"{tmp_path}/ckpt-40.index.milepost-{TOKEN}-of-00002.tmp"):
         assert not json_of(capsys, "repair", tmp_path, "--remove-data")["needed"]
     assert path.exists()
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from milepost import Checkpoint, CheckpointManager, CheckpointOptions, Variable, get_checkpoint_state
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.cli import main
 from tests.tools.commands import contents, damage, data_of, json_of, output_of, series, truncate
 
@@ -176,7 +176,7 @@ def test_nothing_goes_beside_a_malformed_state_file(paths, tmp_path, capsys):
 
 def test_a_checkpoint_that_is_saved_now_is_refused(paths, tmp_path, capsys):
     claim = f"{paths[1]}.index.milepost-0123456789abcdef-of-00001.tmp"
-    with LOCAL_STORAGE.create(claim):
+    with DEFAULT_STORAGE.create(claim):
         assert "saves this checkpoint now" in output_of(capsys, "rm", paths[1], status=3).err
         assert len(listed(tmp_path)) == 3
         assert "a program saves to the directory" in output_of(capsys, "rm", paths[0]).err

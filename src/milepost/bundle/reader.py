@@ -30,7 +30,7 @@ from milepost.bundle.transfer import CHUNK, Span, read_chunks, read_spans
 from milepost.coding.crc32c import crc32c, mask
 from milepost.errors import CorruptCheckpointError, MilepostError, UnsupportedError
 from milepost.storage import ReadableFile, Storage
-from milepost.storage.local import anchored
+from milepost.storage.default import anchored
 from milepost.storage.local_files import LocalFile
 from milepost.tensor import TensorSlice, TensorSpec
 from milepost.tensor.dtype import VARIANT

@@ -25,7 +25,7 @@ from milepost.conversion.plan import Exported
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.foreign import is_item_of_orbax
 from milepost.foreign.jax.orbax_layout import STEP, TREE
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.storage.output_file import replaced_directory
 from milepost.tensor import DType
 
@@ -74,7 +74,7 @@ def _paths(target: str, tensors: Sequence[Exported], most: int | None) -> list[s
 def _write(target: str, tensors: Sequence[Exported], most: int | None, reader: BundleReader) -> list[str]:
     began = time.time_ns()
     target = os.path.normpath(target)
-    with replaced_directory(target, lambda path: is_item_of_orbax(LOCAL_STORAGE, path)) as directory:
+    with replaced_directory(target, lambda path: is_item_of_orbax(DEFAULT_STORAGE, path)) as directory:
         for tensor in tensors:
             inside = os.path.join(directory, tensor.name.replace("/", "."))
             os.mkdir(inside)

@@ -14,7 +14,7 @@ from milepost.conversion.streamed import TensorSource
 from milepost.conversion.writer import NOT_UTF8, Writer
 from milepost.graph.keys import is_value
 from milepost.series.commit import BundleCommit
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tensor import DType
 
 
@@ -63,7 +63,7 @@ def write(
     """
     parts = parts_of(tensors, most)
     source = TensorSource(reader)
-    with BundleCommit(LOCAL_STORAGE, target, len(parts)) as commit:
+    with BundleCommit(DEFAULT_STORAGE, target, len(parts)) as commit:
         writer = BundleWriter(shards=len(commit.data), alignment=alignment)
         for shard, part in enumerate(parts):
             for tensor in part:
@@ -76,7 +76,7 @@ def write(
 
 def checkpoint_files(prefix: str) -> list[str]:
     """The files of a checkpoint that was written: its index, and its data files."""
-    with open_bundle(LOCAL_STORAGE, prefix) as written:
+    with open_bundle(DEFAULT_STORAGE, prefix) as written:
         return [index_path(prefix), *written.shard_paths]
 
 

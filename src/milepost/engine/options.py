@@ -376,8 +376,8 @@ def storage_of(options: Any) -> Storage:
         options: A `CheckpointOptions`, a ``tf.train.CheckpointOptions``, which names none, or None.
 
     Example:
-        >>> from milepost.storage.local import LOCAL_STORAGE
-        >>> storage_of(None) is LOCAL_STORAGE
+        >>> from milepost.storage.default import DEFAULT_STORAGE
+        >>> storage_of(None) is DEFAULT_STORAGE
         True
     """
     return checked(getattr(options, "storage", None))

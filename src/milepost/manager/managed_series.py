@@ -32,7 +32,7 @@ from milepost.series.metadata import Metadata
 from milepost.series.pins import pinned_in
 from milepost.series.series import numbered, split_number
 from milepost.storage import Storage
-from milepost.storage.local import anchored
+from milepost.storage.default import anchored
 from milepost.storage.paths import plain_path
 
 _MOST_LISTED: Final = 10

@@ -38,7 +38,7 @@ from milepost.series.series import list_saved
 from milepost.series.state_file import STATE_FILE
 from milepost.storage import Storage
 from milepost.storage.checked import conditional
-from milepost.storage.local import anchored
+from milepost.storage.default import anchored
 from milepost.tensor import PiecewiseArray
 
 if TYPE_CHECKING:  # a process that saves alone imports neither

@@ -53,7 +53,7 @@ from milepost.series.publication import publication_of
 from milepost.series.whole_files import vanished, write_file
 from milepost.storage import Storage, WritableFile
 from milepost.storage.checked import link
-from milepost.storage.local import located
+from milepost.storage.default import located
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for another save of the same checkpoint. Without file locks, a dead save also counts as running."""

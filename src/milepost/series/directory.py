@@ -35,7 +35,7 @@ from milepost.series.series import known_checkpoints, older_of_series
 from milepost.series.state_file import STATE_FILE, CheckpointState
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
-from milepost.storage.local import LOCAL_STORAGE, AnyPathStorage, located
+from milepost.storage.default import DEFAULT_STORAGE, AnyPathStorage, located
 
 Verification = Literal["checksums", "files", "none"]
 """How a checkpoint is verified: by reading every byte, by the sizes of its files, or only by its existence."""
@@ -65,7 +65,7 @@ class _Findings:
         storage = located(storage, prefix)
         remembering, key = unchecked(storage), prefix
         if type(storage) in (LocalStorage, AnyPathStorage):
-            remembering, key = LOCAL_STORAGE, LocalStorage.absolute(storage, prefix)  # type: ignore[arg-type]  # it is one
+            remembering, key = DEFAULT_STORAGE, LocalStorage.absolute(storage, prefix)  # type: ignore[arg-type]  # it is one
         fingerprint = self._fingerprint(storage, prefix)
         with self._lock:
             remembered = self._found.setdefault(remembering, {}).get(key)

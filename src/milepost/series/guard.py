@@ -23,7 +23,7 @@ from milepost.errors import CheckpointExistsError
 from milepost.series.series import numbered, place_of, split_number
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
-from milepost.storage.local import located
+from milepost.storage.default import located
 
 _MOST_LISTED: Final = 3
 

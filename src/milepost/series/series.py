@@ -35,7 +35,7 @@ from milepost.series.state_file import (
 )
 from milepost.storage import LocalStorage, Storage
 from milepost.storage.checked import unchecked
-from milepost.storage.local import located
+from milepost.storage.default import located
 from milepost.storage.paths import has_directory, plain_path, relative_path
 
 _MOST_LISTED: Final = 5

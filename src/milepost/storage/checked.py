@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 from milepost.errors import MilepostError, StorageError
+from milepost.storage.default import DEFAULT_STORAGE, located
 from milepost.storage.interface import Buffer, ConditionalStorage, LinkingStorage, ReadableFile, Storage, WritableFile
-from milepost.storage.local import LOCAL_STORAGE, located
 from milepost.storage.local_files import LocalFile
 
 _READS: Final = ("path", "size", "read", "read_into", "close")
@@ -32,11 +32,11 @@ def checked(storage: Storage | None) -> Storage:
         A storage whose errors are milepost's. It is ``storage`` itself if its class is one of milepost's.
 
     Example:
-        >>> checked(None) is LOCAL_STORAGE
+        >>> checked(None) is DEFAULT_STORAGE
         True
     """
     if storage is None:
-        return LOCAL_STORAGE
+        return DEFAULT_STORAGE
     return storage if _is_own(storage) else CheckedStorage(storage)
 
 
@@ -56,7 +56,7 @@ def linking(storage: Storage) -> LinkingStorage | None:
         storage: What `checked` returned.
 
     Example:
-        >>> linking(LOCAL_STORAGE) is LOCAL_STORAGE
+        >>> linking(DEFAULT_STORAGE) is DEFAULT_STORAGE
         True
     """
     return storage if callable(getattr(unchecked(storage), "link", None)) else None  # type: ignore[return-value]  # it has `link`
@@ -70,7 +70,7 @@ def conditional(storage: Storage, path: str) -> ConditionalStorage | None:
         path: The path.
 
     Example:
-        >>> conditional(LOCAL_STORAGE, "run/ckpt") is None
+        >>> conditional(DEFAULT_STORAGE, "run/ckpt") is None
         True
     """
     there = located(storage, path)

@@ -7,7 +7,7 @@ from typing import Any
 
 from milepost.errors import CheckpointNotFoundError
 from milepost.storage import LocalStorage, MemoryStorage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.storage.paths import is_url
 
 
@@ -37,7 +37,7 @@ class DryRunStorage(LocalStorage):
             return self._written.open(path)
         if path in self.removed:
             raise CheckpointNotFoundError("cannot open for reading: there is no such file or directory", file=path)
-        return LOCAL_STORAGE.open(path)
+        return DEFAULT_STORAGE.open(path)
 
     def create(self, path: str) -> Any:
         return self._written.create(path)
@@ -53,7 +53,7 @@ class DryRunStorage(LocalStorage):
 
     def remove(self, path: str) -> None:
         self._written.remove(path)
-        if LOCAL_STORAGE.is_file(path):
+        if DEFAULT_STORAGE.is_file(path):
             self.removed.add(path)
 
     def _copy(self, source: str, target: str) -> None:
@@ -63,10 +63,10 @@ class DryRunStorage(LocalStorage):
         file.close()
 
     def is_directory(self, path: str) -> bool:
-        return LOCAL_STORAGE.is_directory(path)
+        return DEFAULT_STORAGE.is_directory(path)
 
     def in_use(self, path: str) -> bool:
-        return not self._written.is_file(path) and LOCAL_STORAGE.in_use(path)
+        return not self._written.is_file(path) and DEFAULT_STORAGE.in_use(path)
 
     def absolute(self, path: str) -> str:
         return path if is_url(path) else super().absolute(path)
@@ -78,11 +78,13 @@ class DryRunStorage(LocalStorage):
         """Does nothing."""
 
     def list(self, directory: str) -> list[str]:
-        present = [name for name in LOCAL_STORAGE.list(directory) if os.path.join(directory, name) not in self.removed]
+        present = [
+            name for name in DEFAULT_STORAGE.list(directory) if os.path.join(directory, name) not in self.removed
+        ]
         return list(dict.fromkeys([*present, *self._written.list(directory)]))
 
     def is_file(self, path: str) -> bool:
-        return self._written.is_file(path) or (path not in self.removed and LOCAL_STORAGE.is_file(path))
+        return self._written.is_file(path) or (path not in self.removed and DEFAULT_STORAGE.is_file(path))
 
     def modified(self, path: str) -> float:
-        return self._written.modified(path) if self._written.is_file(path) else LOCAL_STORAGE.modified(path)
+        return self._written.modified(path) if self._written.is_file(path) else DEFAULT_STORAGE.modified(path)

@@ -34,7 +34,7 @@ from milepost.series.saved_model import checkpoint_of, is_saved_model, prefix_of
 from milepost.series.series import known_checkpoints, no_checkpoint_error, place_of, split_number
 from milepost.series.state_file import STATE_FILE
 from milepost.storage import Storage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.storage.paths import is_url
 from milepost.tools.terminal import shown
 
@@ -129,7 +129,7 @@ class Inventory:
 
 
 def inventory_of(
-    path: str, storage: Storage = LOCAL_STORAGE, *, levels: int | None = 0, with_data: bool = False
+    path: str, storage: Storage = DEFAULT_STORAGE, *, levels: int | None = 0, with_data: bool = False
 ) -> Inventory:
     """The checkpoints at a path: all of a directory of checkpoints, listed or not; or the one that it means.
 
@@ -226,7 +226,7 @@ def _inside(
     return Inventory([*checkpoints.values()], problems, not_searched)
 
 
-def of_other_libraries(directory: str, storage: Storage = LOCAL_STORAGE) -> list[str]:
+def of_other_libraries(directory: str, storage: Storage = DEFAULT_STORAGE) -> list[str]:
     """The files and directories of other libraries that a listing of a directory has."""
     paths, _ = _others(storage, directory)
     return [path for path in paths if not storage.is_file(index_path(path))]
@@ -247,7 +247,7 @@ def _listed(directories: Sequence[str]) -> str:
     return ", ".join(map(shown, map(os.path.normpath, first[:_MOST_LISTED])))
 
 
-def facts_of(checkpoint: FoundCheckpoint, storage: Storage = LOCAL_STORAGE) -> CheckpointFacts:
+def facts_of(checkpoint: FoundCheckpoint, storage: Storage = DEFAULT_STORAGE) -> CheckpointFacts:
     """What can be known of a checkpoint without reading its data: its index, and the sizes of its files."""
     path = checkpoint.path
     if checkpoint.is_data:
@@ -291,12 +291,12 @@ def _facts_of_data(path: str, storage: Storage) -> CheckpointFacts:
     return CheckpointFacts("no index", size, modified, problem=problem)
 
 
-def size_of(path: str, storage: Storage = LOCAL_STORAGE) -> int:
+def size_of(path: str, storage: Storage = DEFAULT_STORAGE) -> int:
     """The bytes of all files of a checkpoint, damaged or not."""
     return _stat(storage, _files_of(storage, path))[0]
 
 
-def deletion_of(path: str, storage: Storage = LOCAL_STORAGE) -> CheckpointNotFoundError | None:
+def deletion_of(path: str, storage: Storage = DEFAULT_STORAGE) -> CheckpointNotFoundError | None:
     """The problem of a checkpoint that was listed, and whose index is not there because a program deletes or has deleted it. Otherwise None."""
     if storage.is_file(index_path(path)):
         return None

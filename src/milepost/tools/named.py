@@ -15,14 +15,14 @@ from milepost.restoring.load import open_any
 from milepost.series.directory import Verification
 from milepost.series.saved_model import is_of_saved_model
 from milepost.storage import Storage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.inventory import inventory_of
 
 _TRIES: Final = 5
 
 
 def open_named(
-    path: str, storage: Storage = LOCAL_STORAGE, verify: Verification = "none", convert: Sequence[Step] = ()
+    path: str, storage: Storage = DEFAULT_STORAGE, verify: Verification = "none", convert: Sequence[Step] = ()
 ) -> BundleReader:
     """Opens the checkpoint that a path means. Only its index is read. A directory of steps of Orbax means the newest complete one.
 
@@ -73,4 +73,4 @@ def kind_of(reader: BundleReader) -> str:
     """What has been opened, in a few words."""
     if not reader.origin.is_checkpoint:
         return f"{'directory' if os.path.isdir(reader.prefix) else 'file'} of {reader.origin.library}"
-    return "SavedModel" if is_of_saved_model(LOCAL_STORAGE, reader.prefix) else "checkpoint"
+    return "SavedModel" if is_of_saved_model(DEFAULT_STORAGE, reader.prefix) else "checkpoint"

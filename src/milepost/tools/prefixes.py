@@ -13,7 +13,7 @@ from milepost.series.notes import PIN_SUFFIX, pin_path
 from milepost.series.removal import is_left
 from milepost.series.series import known_checkpoints
 from milepost.storage import Storage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.paths import typed_path
 
 
@@ -45,18 +45,18 @@ def prefix_of(path: str) -> str:
         StateFileError: Nothing is there, and the state file is malformed.
     """
     prefix = os.path.join(*os.path.split(_without_ending(path)))  # as the state file has it, with one slash
-    if is_left(LOCAL_STORAGE, prefix) or LOCAL_STORAGE.is_file(pin_path(prefix)):
+    if is_left(DEFAULT_STORAGE, prefix) or DEFAULT_STORAGE.is_file(pin_path(prefix)):
         return prefix
-    if LOCAL_STORAGE.is_directory(path):
+    if DEFAULT_STORAGE.is_directory(path):
         raise _directory_error(path)
-    if LOCAL_STORAGE.is_file(path):
+    if DEFAULT_STORAGE.is_file(path):
         raise UnsupportedError(
             "only checkpoints of milepost and TensorFlow are pinned and removed",
             file=path,
             found="a file of another kind",
             remedy="delete the file itself, if it is to go",
         )
-    if listing_directory(LOCAL_STORAGE, prefix) is not None:
+    if listing_directory(DEFAULT_STORAGE, prefix) is not None:
         return prefix
     raise CheckpointNotFoundError(
         "there is no such checkpoint",
@@ -88,13 +88,13 @@ def _without_ending(path: str) -> str:
     if data is not None:
         return data.prefix
     for ending in (INDEX_SUFFIX, PIN_SUFFIX):
-        if path.endswith(ending) and LOCAL_STORAGE.is_file(path):
+        if path.endswith(ending) and DEFAULT_STORAGE.is_file(path):
             return path.removesuffix(ending)
     return path
 
 
 def _directory_error(directory: str) -> UnsupportedError:
-    prefixes = find_prefixes(LOCAL_STORAGE, directory)
+    prefixes = find_prefixes(DEFAULT_STORAGE, directory)
     return UnsupportedError(
         "this is a directory, not a checkpoint",
         file=directory,

@@ -18,7 +18,7 @@ from milepost.retention.plan import RetentionPlan
 from milepost.retention.rules import RetentionPolicy
 from milepost.series.directory import good_checkpoints
 from milepost.series.series import split_number
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.inventory import CheckpointFacts, FoundCheckpoint, facts_of, inventory_of
 from milepost.tools.names import typed
 from milepost.tools.terminal import named
@@ -74,7 +74,7 @@ def planned(
     newest_first = [checkpoint.path for checkpoint, _ in reversed(whole)]
     finite_first = [checkpoint.path for checkpoint, facts in reversed(whole) if not facts.nonfinite]
     newest, _ = (
-        next(good_checkpoints(LOCAL_STORAGE, paths, "checksums", bad.__setitem__), None)
+        next(good_checkpoints(DEFAULT_STORAGE, paths, "checksums", bad.__setitem__), None)
         for paths in (newest_first, finite_first)
     )
     managed = [managed_of(checkpoint, facts) for checkpoint, facts in whole if checkpoint.path not in bad]
@@ -123,7 +123,7 @@ def _flat(metrics: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 def _only_directories(directory: str, paths: Sequence[str]) -> CheckpointNotFoundError:
     """The error for a directory whose checkpoints are all directories of other libraries."""
     unfinished = [os.path.basename(path) for path in paths if orbax_layout.unfinished_error(path) is not None]
-    steps = bool(steps_of_orbax(LOCAL_STORAGE, directory))
+    steps = bool(steps_of_orbax(DEFAULT_STORAGE, directory))
     left = "1 directory, left as it is" if len(paths) == 1 else f"{len(paths):,} directories, left as they are"
     if unfinished:
         left += f"; Orbax has not finished {', '.join(map(named, unfinished))}: its save is running, or was killed"
@@ -142,7 +142,7 @@ def _of_series(directory: str, name: str | None, checkpoints: Sequence[FoundChec
     series: dict[str, list[FoundCheckpoint]] = {}
     others: list[str] = []
     for checkpoint in checkpoints:
-        if LOCAL_STORAGE.is_directory(checkpoint.path) and not LOCAL_STORAGE.is_file(index_path(checkpoint.path)):
+        if DEFAULT_STORAGE.is_directory(checkpoint.path) and not DEFAULT_STORAGE.is_file(index_path(checkpoint.path)):
             others.append(checkpoint.path)
             continue
         split = split_number(checkpoint.path)

@@ -13,7 +13,7 @@ from milepost.series.pins import is_pinned, pin, unpin
 from milepost.series.removal import remove_for_good
 from milepost.series.series import known_checkpoints
 from milepost.storage import Storage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.dry_run import DryRunStorage
 from milepost.tools.inventory import size_of
 from milepost.tools.prefixes import listing_directory
@@ -63,13 +63,13 @@ def _removal_of(prefix: str, readers: Sequence[FileUser]) -> Removal:
             found="files of a save that is running",
             remedy="wait until it is saved; if no program runs, 'milepost repair' of the directory removes what a killed one has left",
         )
-    listed_in = listing_directory(LOCAL_STORAGE, prefix)
+    listed_in = listing_directory(DEFAULT_STORAGE, prefix)
     return Removal(
         prefix,
         os.path.dirname(prefix) if listed_in is None else listed_in,
         size_of(prefix),
         listed_in is not None,
-        is_pinned(LOCAL_STORAGE, prefix),
+        is_pinned(DEFAULT_STORAGE, prefix),
         tuple(readers),
         is_directory_saved_to(prefix),
     )
@@ -91,7 +91,7 @@ def remove_all(removals: Sequence[Removal], *, with_pins: bool, is_dry: bool) ->
         StorageError: A file cannot be removed. Those before it are.
     """
     latest = _removed(DryRunStorage(), removals, with_pins=with_pins)
-    return latest if is_dry else _removed(LOCAL_STORAGE, removals, with_pins=with_pins)
+    return latest if is_dry else _removed(DEFAULT_STORAGE, removals, with_pins=with_pins)
 
 
 def _removed(storage: Storage, removals: Sequence[Removal], *, with_pins: bool) -> dict[str, str | None]:

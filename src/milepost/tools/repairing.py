@@ -28,7 +28,7 @@ from milepost.series.saved_model import is_saved_model
 from milepost.series.series import known_checkpoints, list_announced, no_checkpoint_error, split_number
 from milepost.series.state_file import STATE_FILE, CheckpointState, read_state_file, record_state
 from milepost.storage import Storage
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.dry_run import DryRunStorage
 from milepost.tools.inventory import size_of
 
@@ -77,11 +77,11 @@ class Repair:
         self._remove_data = remove_data
         self._verify: Verification = verify
         self._problems: dict[str, MilepostError | None] = {}
-        if not LOCAL_STORAGE.is_directory(directory):
+        if not DEFAULT_STORAGE.is_directory(directory):
             raise CheckpointNotFoundError(
                 "there is no such directory", file=directory, remedy="pass the directory of the checkpoints"
             )
-        if is_item_of_orbax(LOCAL_STORAGE, directory):
+        if is_item_of_orbax(DEFAULT_STORAGE, directory):
             raise UnsupportedError(
                 "this is a directory of Orbax, of which milepost repairs nothing",
                 file=directory,
@@ -91,7 +91,7 @@ class Repair:
     def planned(self) -> Repairs:
         """What `carry_out` would do. No file changes."""
         storage = DryRunStorage()
-        before = self._state_text(LOCAL_STORAGE)
+        before = self._state_text(DEFAULT_STORAGE)
         repairs = self._run(storage)
         after = self._state_text(storage)
         if before == after:
@@ -111,7 +111,7 @@ class Repair:
         Raises:
             StorageError: A file cannot be written or removed.
         """
-        self._run(LOCAL_STORAGE)
+        self._run(DEFAULT_STORAGE)
 
     def _run(self, storage: Storage) -> Repairs:
         repairs, directory = Repairs(), self._directory
@@ -202,7 +202,7 @@ class Repair:
         if prefix not in self._problems:
             skipped: dict[str, MilepostError] = {}
             skip: Callable[[str, MilepostError], None] = skipped.__setitem__
-            list(good_checkpoints(LOCAL_STORAGE, [prefix], self._verify, skip))
+            list(good_checkpoints(DEFAULT_STORAGE, [prefix], self._verify, skip))
             self._problems[prefix] = skipped.get(prefix)
         return self._problems[prefix]
 
@@ -226,13 +226,13 @@ def repairable_below(directory: str, *, levels: int | None = None) -> list[str]:
 
 def _readable_names(directory: str) -> list[str]:
     try:
-        return LOCAL_STORAGE.list(directory)
+        return DEFAULT_STORAGE.list(directory)
     except StorageError:  # this user may not read it
         return []
 
 
 def _is_repairable(directory: str) -> bool:
-    if is_item_of_orbax(LOCAL_STORAGE, directory) or is_saved_model(LOCAL_STORAGE, os.path.dirname(directory)):
+    if is_item_of_orbax(DEFAULT_STORAGE, directory) or is_saved_model(DEFAULT_STORAGE, os.path.dirname(directory)):
         return False
     names = _readable_names(directory)
     endings = (INDEX_SUFFIX, ".tmp")
@@ -240,8 +240,8 @@ def _is_repairable(directory: str) -> bool:
         return False
     return bool(
         STATE_FILE in names
-        or find_prefixes(LOCAL_STORAGE, directory)
-        or temporaries(LOCAL_STORAGE, directory)
-        or temporaries(LOCAL_STORAGE, directory, of_removals=True)
-        or data_without_index(LOCAL_STORAGE, directory)
+        or find_prefixes(DEFAULT_STORAGE, directory)
+        or temporaries(DEFAULT_STORAGE, directory)
+        or temporaries(DEFAULT_STORAGE, directory, of_removals=True)
+        or data_without_index(DEFAULT_STORAGE, directory)
     )

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from milepost.bundle import index_path, parse_data_path
 from milepost.series.leftovers import data_files
 from milepost.series.notes import Temporary, temporaries
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 
 _PROCESSES: Final = "/proc"
 """Where Linux lists the processes. Other systems do not say which files a process has open."""
@@ -29,12 +29,12 @@ class FileUser(NamedTuple):
 
 def is_being_saved(prefix: str) -> bool:
     """Whether a living process saves this checkpoint now. True on file systems without locks if a killed one has left its files."""
-    return any(_is_of(each, prefix) and LOCAL_STORAGE.in_use(each.path) for each in _saves(prefix))
+    return any(_is_of(each, prefix) and DEFAULT_STORAGE.in_use(each.path) for each in _saves(prefix))
 
 
 def is_directory_saved_to(prefix: str) -> bool:
     """Whether a living process saves to the directory of a checkpoint now. File systems without locks are as for `is_being_saved`."""
-    return any(LOCAL_STORAGE.in_use(each.path) for each in _saves(prefix))
+    return any(DEFAULT_STORAGE.in_use(each.path) for each in _saves(prefix))
 
 
 def readers_of(prefixes: Sequence[str]) -> dict[str, list[FileUser]]:
@@ -49,12 +49,12 @@ def readers_of(prefixes: Sequence[str]) -> dict[str, list[FileUser]]:
 
 
 def _files_of(prefix: str) -> list[str]:
-    data = data_files(LOCAL_STORAGE, prefix).values()
+    data = data_files(DEFAULT_STORAGE, prefix).values()
     return [index_path(prefix), *(path for paths in data for path in paths)]
 
 
 def _saves(prefix: str) -> Sequence[Temporary]:
-    return temporaries(LOCAL_STORAGE, os.path.dirname(prefix))
+    return temporaries(DEFAULT_STORAGE, os.path.dirname(prefix))
 
 
 def _is_of(temporary: Temporary, prefix: str) -> bool:

@@ -17,7 +17,8 @@ from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError
 from milepost.manager import CheckpointManager
 from milepost.series.directory import latest_in
 from milepost.series.state_file import STATE_FILE, state_of
-from milepost.storage.local import LOCAL_STORAGE, LocalStorage
+from milepost.storage.default import DEFAULT_STORAGE
+from milepost.storage.local import LocalStorage
 from milepost.storage.paths import check_local, plain_path
 from milepost.trainers.whole_state import WholeState
 
@@ -91,10 +92,10 @@ def remove_path(path: str) -> None:
 
 def _newest(directory: str) -> str | None:
     """The newest good checkpoint of a directory; if all are damaged, the newest one, whose error says how."""
-    newest = latest_in(LOCAL_STORAGE, directory)
+    newest = latest_in(DEFAULT_STORAGE, directory)
     if newest is not None:
         return newest
-    state = state_of(LOCAL_STORAGE, directory)
+    state = state_of(DEFAULT_STORAGE, directory)
     return None if state is None else state.newest_first()[0]
 
 

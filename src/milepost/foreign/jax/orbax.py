@@ -49,7 +49,7 @@ from milepost.foreign.jax.orbax_layout import (
 from milepost.foreign.stored import Stored
 from milepost.graph.description import counted
 from milepost.storage import ReadableFile
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tensor import DType, TensorSpec
 
 _BATCH: Final = 16 << 20
@@ -180,7 +180,7 @@ def _check_aggregated(directory: str) -> None:
     if has_aggregated(directory):
         path = os.path.join(directory, AGGREGATED)
         try:
-            with contextlib.closing(LOCAL_STORAGE.open(path)) as file:
+            with contextlib.closing(DEFAULT_STORAGE.open(path)) as file:
                 FlaxFile(file)
         except MilepostError as error:
             raise error.with_context(file=path) from None

@@ -27,7 +27,7 @@ from typing import Any, Final
 from milepost.coding.json_data import LONGEST, parse_json
 from milepost.coding.messagepack import MAP_BEGINNINGS
 from milepost.errors import CorruptCheckpointError, MilepostError
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 
 TREE: Final = "_METADATA"
 STEP: Final = "_CHECKPOINT_METADATA"
@@ -103,7 +103,7 @@ def read_json(path: str) -> Any:
         CorruptCheckpointError: It cannot be read, or is not JSON.
     """
     try:
-        with closing(LOCAL_STORAGE.open(path)) as file:
+        with closing(DEFAULT_STORAGE.open(path)) as file:
             return parse_json(file.read(0, min(file.size, LONGEST + 1)), "a file of Orbax")
     except MilepostError as error:
         raise error.with_context(file=path) from None
@@ -147,6 +147,6 @@ def _steps(path: str) -> list[str]:
 
 def has_aggregated(path: str) -> bool:
     """Whether the file `checkpoint` of a directory is a map in MessagePack, and so not a state file."""
-    with contextlib.suppress(MilepostError), closing(LOCAL_STORAGE.open(os.path.join(path, AGGREGATED))) as file:
+    with contextlib.suppress(MilepostError), closing(DEFAULT_STORAGE.open(os.path.join(path, AGGREGATED))) as file:
         return file.read(0, min(file.size, 1)) in MAP_BEGINNINGS
     return False

@@ -33,7 +33,7 @@ from milepost.foreign.stored import Stored
 from milepost.foreign.windows import Window
 from milepost.foreign.zip_directory import Archive
 from milepost.storage import ReadableFile, Storage
-from milepost.storage.local import anchored
+from milepost.storage.default import anchored
 from milepost.tensor import TensorSpec
 
 METADATA: Final = ".metadata"

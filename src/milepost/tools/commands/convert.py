@@ -20,7 +20,7 @@ from milepost.conversion.keras_names import keras_names
 from milepost.engine.progress import reporting
 from milepost.errors import UnsupportedError
 from milepost.foreign import called
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import (
     DIFFERS,
@@ -181,7 +181,7 @@ def _done(options: argparse.Namespace, form: str, live: Checkpoint | None, unuse
         translation = translation_of(reader.keys(), *name_options, **more)
         names = None
         if live is not None:
-            names = keras_names(resolve(options.source, LOCAL_STORAGE, "files"), live, translation)
+            names = keras_names(resolve(options.source, DEFAULT_STORAGE, "files"), live, translation)
         wanted = Wanted(
             options.target,
             form,

@@ -16,7 +16,7 @@ from milepost.engine.translation import Translation
 from milepost.foreign import newest_of_orbax
 from milepost.restoring.load import open_any, preview
 from milepost.restoring.offers import offered
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.arguments import (
     DIFFERS,
     FILES,
@@ -75,11 +75,11 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    path = newest_of_orbax(LOCAL_STORAGE, resolve(options.checkpoint, LOCAL_STORAGE, "files"))
+    path = newest_of_orbax(DEFAULT_STORAGE, resolve(options.checkpoint, DEFAULT_STORAGE, "files"))
     unused: list[str] = []
     translation = _translation(options, path, unused)
     checkpoint = checkpoint_named(options.object)
-    if is_of_series(path, LOCAL_STORAGE):
+    if is_of_series(path, DEFAULT_STORAGE):
         _ = checkpoint.save_counter  # restore() makes it, and read() does not
     try:
         report = preview(path, partial(view_of, checkpoint), resolved(CheckpointOptions()), translation)
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 def _translation(options: argparse.Namespace, path: str, unused: list[str]) -> Translation:
     keys: list[str] = []
     if options.rename or options.ignore or options.only:
-        with open_any(LOCAL_STORAGE, path) as reader:
+        with open_any(DEFAULT_STORAGE, path) as reader:
             keys = reader.keys()
     name_options = options.rename, options.ignore, options.only
     return translation_of(keys, *name_options, tell=unused.append, cast=options.cast, escaped=True)
@@ -112,7 +112,7 @@ def _with_whole(report: Report, path: str) -> Report:
     """The report, in which the only value of a file is called as other commands call it."""
     if not any(entry.key == ROOT and entry.saved for entry in report):
         return report
-    with open_any(LOCAL_STORAGE, path) as reader:
+    with open_any(DEFAULT_STORAGE, path) as reader:
         name = printed(ROOT, reader)
     entries = (dataclasses.replace(each, key=name) if each.key == ROOT and each.saved else each for each in report)
     return dataclasses.replace(report, entries=tuple(entries))

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from milepost.series.pins import is_pinned, pin
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.arguments import SUCCESS, add_command
 from milepost.tools.prefixes import add_prefixes, prefixes_of
 from milepost.tools.terminal import line, shown
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
     for prefix in prefixes_of(options):
-        was_pinned = is_pinned(LOCAL_STORAGE, prefix)
-        pin(LOCAL_STORAGE, prefix)
+        was_pinned = is_pinned(DEFAULT_STORAGE, prefix)
+        pin(DEFAULT_STORAGE, prefix)
         line(f"{'pinned already' if was_pinned else 'pinned'}: {shown(prefix)}")
     return SUCCESS

@@ -9,7 +9,7 @@ from typing import Any
 from milepost.errors import MilepostError
 from milepost.retention import EveryHours, EverySteps, Policy, Recent
 from milepost.series.removal import remove_for_good
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import SUCCESS, add_command, add_json, best, hours, positive
 from milepost.tools.fitting import Column
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     if not is_dry:
         for path in pruning.deleted:
             try:
-                remove_for_good(LOCAL_STORAGE, path, directory)
+                remove_for_good(DEFAULT_STORAGE, path, directory)
             except MilepostError:
                 _tell_of_those_before(path, pruning)
                 raise

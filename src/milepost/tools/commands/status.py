@@ -8,7 +8,7 @@ from typing import Any
 
 from milepost.series.completion import is_complete_with
 from milepost.series.state_file import state_of
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools.arguments import DIFFERS, SUCCESS, add_command, add_json
 from milepost.tools.paths import typed_path
 from milepost.tools.terminal import line, print_json, shown
@@ -31,9 +31,9 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Does what the command says."""
-    state = state_of(LOCAL_STORAGE, options.directory)
+    state = state_of(DEFAULT_STORAGE, options.directory)
     newest = None if state is None else state.model_checkpoint_path
-    is_complete = newest is not None and is_complete_with(LOCAL_STORAGE, newest)
+    is_complete = newest is not None and is_complete_with(DEFAULT_STORAGE, newest)
     if options.json:
         print_json({"directory": options.directory, "complete": is_complete, "latest": newest})
     elif newest is None:

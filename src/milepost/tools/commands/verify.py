@@ -13,7 +13,7 @@ from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, Mil
 from milepost.restoring.load import open_any
 from milepost.series.files import file_sizes
 from milepost.series.saved_model import is_of_saved_model
-from milepost.storage.local import LOCAL_STORAGE
+from milepost.storage.default import DEFAULT_STORAGE
 from milepost.tools import amounts
 from milepost.tools.arguments import CANNOT, DIFFERS, SUCCESS, add_checkpoint, add_command, add_json, add_recursive
 from milepost.tools.inventory import deletion_of, inventory_of, not_searched_note, size_of
@@ -128,9 +128,9 @@ def _verified(path: str) -> _Result:
     result = _Result(path, size=size_of(path))
     started = time.perf_counter()
     try:
-        with open_any(LOCAL_STORAGE, path) as reader:
+        with open_any(DEFAULT_STORAGE, path) as reader:
             result.path = reader.prefix
-            result.is_of_saved_model = is_of_saved_model(LOCAL_STORAGE, reader.prefix)
+            result.is_of_saved_model = is_of_saved_model(DEFAULT_STORAGE, reader.prefix)
             keys = reader.keys()
             with progress("verify", reader.prefix, sum(saved_sizes(reader, keys))):
                 result.checksums, result.stored = reader.verify()

@@ -23,14 +23,12 @@ milepost's own adapters are modules of this package, one file or folder for each
 only after the program has imported the framework.
 """
 
-import sys
-from collections.abc import Container
-
 from milepost.adapters import generators as generators  # of Python and NumPy
 from milepost.adapters import iterators as iterators  # of no library in particular
 from milepost.adapters import numpy as numpy  # always there: milepost depends on it
 from milepost.adapters import random_state as random_state
 from milepost.adapters.deferred_children import is_deferred, restore_child, restore_children, restore_slot
+from milepost.adapters.private import pytree_types
 from milepost.graph.adapter import ANY_SHAPE, Adapter, Value, adapter_of, register, unregister
 from milepost.graph.contract.matching import LoadedState, SavedState
 from milepost.graph.contract.operation import Operation
@@ -78,12 +76,6 @@ __all__ = [
     "unregister",
 ]
 
-
-def _pytrees() -> Container[type]:
-    """The classes that are registered with JAX. Later versions have no such table, and are not refused."""
-    return getattr(sys.modules.get("jax._src.tree_util"), "_registry", ())
-
-
 # The adapters that are registered last are asked first. Keras comes after PyTorch, because its layers may be modules of PyTorch.
 register_framework("torch", "milepost.adapters.torch", tried="2.13", oldest="2.6")
 register_framework(
@@ -92,7 +84,7 @@ register_framework(
     tried="0.10",
     oldest="0.6.2",
     packages=("jaxlib", "flax", "optax", "equinox"),
-    registered=_pytrees,
+    registered=pytree_types,
 )
 register_framework("flax.nnx", "milepost.adapters.flax", tried="0.12", oldest="0.10.7")
 register_framework("tensorflow", "milepost.adapters.tensorflow", tried="2.15 and 2.21", oldest="2.15")

@@ -21,6 +21,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "pytorch_lightning.utilities.combined_loader.CombinedLoader": {
         "_iterator": "reads the loaders, if it was made",
         "_consumed": "which loaders have ended once",
+        "_idx": "how many batches were read",
     },
     "pytorch_lightning.trainer.connectors.logger_connector": {
         "_logger_connector": "that of a trainer",

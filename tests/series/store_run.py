@@ -31,7 +31,7 @@ def main(url: str, options: str, lease: str, saves: str) -> None:
         try:
             manager.save(checkpoint_number=state.step)
         except milepost.MilepostError as error:
-            print(f"error {type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
+            print(f"error {type(error).__name__}: {' | '.join(str(error).splitlines())}", flush=True)
             raise SystemExit(1) from error
         print(f"saved {state.step}", flush=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from milepost.errors import StorageError, warn
 from milepost.manager.managed_series import ManagedSeries
+from milepost.series.announcement import wait_until_told
 from milepost.series.leftovers import sweep_leftovers
 from milepost.series.removal import finish_removals
 from milepost.series.saved_model import is_saved_model
@@ -17,6 +18,7 @@ def complete_earlier_runs(series: ManagedSeries) -> None:
     """
     storage, directory, home = series.storage, series.directory, series.listing.home
     try:
+        wait_until_told(storage, directory)
         list_announced(storage, directory)
         finish_removals(storage, home, directory)
         for each in dict.fromkeys((directory, home)):

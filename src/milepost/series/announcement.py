@@ -7,16 +7,21 @@ the index of P has this digest. An index with another digest belongs to another 
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from milepost.bundle import index_path
 from milepost.coding.digest import blake2b
-from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError
+from milepost.errors import CheckpointNotFoundError, CorruptCheckpointError, MilepostError, StorageError, warn
 from milepost.series.damage import concerns_file
 from milepost.series.notes import Temporary, temporaries
 from milepost.storage import Storage, WritableFile
+from milepost.storage.checked import conditional
 
 _DIGEST_BYTES: Final = 8
+_PAUSE: Final = 0.2
+_LONGEST_WAIT: Final = 600.0
+"""Seconds after which a new run goes on beside a process that neither lists its checkpoint nor counts as dead."""
 
 
 class Announcement:
@@ -110,6 +115,30 @@ def announced(storage: Storage, directory: str) -> list[str]:
                 pass  # Another process has just removed it.
     pairs.sort(key=lambda pair: (pair[0], len(pair[1]), pair[1]))  # a longer number is a higher one
     return list(dict.fromkeys(prefix for _, prefix in pairs))
+
+
+def wait_until_told(storage: Storage, directory: str) -> None:
+    """Waits until processes that may live have listed what they have committed, or count as dead. On a disk, a killed one counts so at once.
+
+    Args:
+        storage: Where the directory is.
+        directory: The directory.
+
+    Raises:
+        StorageError: The directory cannot be read.
+    """
+    deadline, is_first = time.monotonic() + _LONGEST_WAIT, True
+    while conditional(storage, directory) is not None and time.monotonic() < deadline:
+        open_ones = [each for each in temporaries(storage, directory) if each.digest is not None]
+        open_ones = [each for each in open_ones if storage.in_use(each.path) and _visibility(storage, each)]
+        if not open_ones:
+            return
+        if is_first:
+            warn(
+                f"{open_ones[0].final} is saved, and not listed yet: this waits until the process that saved it lists it, or counts as killed"
+            )
+        is_first = False
+        time.sleep(_PAUSE)
 
 
 def is_pending(storage: Storage, announcement: Temporary) -> bool:

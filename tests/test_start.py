@@ -99,4 +99,5 @@ def test_the_program_of_the_readme_goes_on_after_it_was_killed(tmp_path):
         + "expected = 0.0\nfor _ in range(100):\n    expected += 0.1\nprint(state.step, expected == state.weights[0])"
     )
     done = run(begun, "NumPy", tmp_path)
-    assert done.stdout.split() == ["50", "100", "True"], done.stderr[-3000:]
+    saved = [f"saved: ./run/ckpt-{step}" for step in range(60, 101, 10)]
+    assert done.stdout.splitlines() == ["restored: ./run/ckpt-50", "50", *saved, "100 True"], done.stderr[-3000:]

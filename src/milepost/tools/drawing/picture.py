@@ -147,7 +147,7 @@ def picture_of(
     stands_for = dict(positions)
     for parent, rest in rests.items():
         roles = {_role(graph, each, tree.slots) for each in rest}
-        count, size = tree.amount(rest)
+        count, size = tree.amount(_with_joined(rest, simple))
         stands_for |= dict.fromkeys(rest, len(nodes))
         role = roles.pop() if len(roles) == 1 else OBJECT
         label = _folded_label(count, size)
@@ -160,10 +160,11 @@ def picture_of(
 
 def _not_drawn(tree: ObjectTree, simple: Simpler, positions: Mapping[int, int]) -> tuple[int, int]:
     """How many nodes are in copies of blocks, and how many are left out. Those below a folded node are not counted: its label counts them."""
-    folded = {each for others in simple.joined.values() for each in others}
+    joined = {each for others in simple.joined.values() for each in others}
+    folded: set[int] = set()
     copies = left_out = 0
     for node in tree.every:  # parents come first
-        if node in positions or node in folded:
+        if node in positions or node in joined:
             continue
         above = tree.parents[node]
         if above in folded or not (node in simple.copies or node in simple.left_out):
@@ -187,7 +188,7 @@ def _drawn(
 ) -> DrawnNode:
     """A node of the graph as it is drawn. Arguments are those of `picture_of`, and what it has chosen."""
     left_out = [] if node in rests else [each for each in tree.below[node] if each not in positions]
-    role, (count, size) = _role(graph, node, tree.slots), tree.amount(left_out)
+    role, (count, size) = _role(graph, node, tree.slots), tree.amount(_with_joined(left_out, simple))
     values = [specs.get(value.key, value.name) for value in graph.nodes[node].values]
     if node in simple.joined:
         others = simple.joined[node]
@@ -212,6 +213,11 @@ def _drawn(
     return DrawnNode(
         role, ", ".join(filter(None, parts)), count, size, times=times, parent=positions[tree.parents[node]]
     )
+
+
+def _with_joined(nodes: Sequence[int], simple: Simpler) -> list[int]:
+    """Nodes that are folded, and those that would be drawn with one of them."""
+    return [each for node in nodes for each in (node, *simple.joined.get(node, ()))]
 
 
 def joined_specs(specs: Sequence[str]) -> str:

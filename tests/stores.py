@@ -147,7 +147,7 @@ def _answering(server: Server, process: subprocess.Popen[bytes], log: Path) -> S
         try:
             obstore.put(store, "first", b"1")
             return server
-        except Exception:
+        except Exception:  # whatever the library raises, the server is not ready
             _wait(process, deadline, log)
 
 

@@ -12,7 +12,8 @@ from milepost.series.series import list_announced, numbered
 
 
 def complete_earlier_runs(series: ManagedSeries) -> None:
-    """Lists checkpoints that killed processes had saved, completes deletions, and removes temporary files of crashed saves.
+    """Lists checkpoints that killed processes had saved, completes deletions, and removes temporary files of crashed saves. In a store, this first
+    waits until each process that has saved one and not listed it counts as killed, or lists it.
 
     A warning tells of files that cannot be removed.
     """

@@ -159,7 +159,7 @@ class ObstoreBucket:
             return request()
         except (OSError, MilepostError):
             raise
-        except Exception as error:
+        except Exception as error:  # obstore has a class for each kind of error, and none for all
             raise _as_system_error(error) from error
 
 

@@ -12,7 +12,6 @@ from milepost.bundle.format.slices import (
     parse_box,
     parse_slice_key,
     slice_key,
-    start_of_run,
 )
 from milepost.errors import CorruptCheckpointError, MilepostError, MismatchError
 from milepost.tensor import TensorSlice
@@ -178,20 +177,3 @@ class TestBundles:
 
 def index_of_slice(box, shape):
     return (*box.resolve(shape), ...)
-
-
-class TestRuns:
-    @pytest.mark.parametrize(
-        ("box", "shape", "start"),
-        [
-            ((), (), 0),
-            (((1, 3), (0, 4)), (5, 4), 4),
-            (((1, 2), (1, 3)), (5, 4), 5),
-            (((0, 2), (1, 3)), (5, 4), None),
-            (((2, 3), (0, 2), (0, 4)), (3, 5, 4), 40),
-            (((2, 3), (3, 4), (0, 4)), (3, 5, 4), 52),
-            (((0, 3), (0, 2), (0, 4)), (3, 5, 4), None),
-        ],
-    )
-    def test_a_box_whose_elements_follow_each_other_has_a_start(self, box, shape, start):
-        assert start_of_run(box, shape) == start

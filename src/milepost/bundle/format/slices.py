@@ -145,23 +145,6 @@ def index_of(box: Box) -> tuple[Any, ...]:
     return (*(slice(start, stop) for start, stop in box), ...)
 
 
-def start_of_run(box: Box, shape: Sequence[int]) -> int | None:
-    """The row-major position of a box's first element, if its elements follow each other in the tensor; otherwise None.
-
-    Example:
-        >>> start_of_run(((1, 3), (0, 4)), (5, 4)), start_of_run(((0, 2), (1, 3)), (5, 4))
-        (4, None)
-    """
-    start, step, is_whole = 0, 1, True
-    for (first, stop), length in zip(reversed(box), reversed(shape), strict=True):
-        if not is_whole and stop - first != 1:
-            return None
-        start += first * step
-        step *= length
-        is_whole = is_whole and (first, stop) == (0, length)
-    return start
-
-
 def overlaps(stored: Sequence[TensorSlice], box: TensorSlice, shape: Sequence[int]) -> list[Overlap]:
     """The pieces that together cover a box. They may overlap each other. Pieces that add nothing are left out.
 
